@@ -1,0 +1,7 @@
+"""The SPAN network: tensors in, tensors out. Nothing here knows of reinforcement learning."""
+
+from sb3_span.nn.arch import SPANArch
+from sb3_span.nn.span import SPAN
+from sb3_span.nn.stacked import StackedLinear
+
+__all__ = ["SPAN", "SPANArch", "StackedLinear"]

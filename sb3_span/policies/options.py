@@ -1,0 +1,83 @@
+"""What every SPAN policy does with its options, whatever the algorithm."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+
+from sb3_span.nn import SPANArch
+from sb3_span.policies.extractors import default_features_extractor_class
+from sb3_span.policies.registry import check_algorithm
+
+ROLES = ("pi", "vf", "qf")
+MLP_OPTIONS = ("net_arch", "activation_fn")
+
+
+def split_by_role(span_arch: Mapping[str, Any] | None, roles: tuple[str, ...]) -> dict[str, SPANArch]:
+    """
+    Read ``span_arch``: one shape for all networks, or one for each role, as in SB3's ``net_arch``.
+
+    :param span_arch: What the user passed
+    :param roles: The roles that the algorithm's networks have
+    :return: The shape of each role's network
+    """
+    if not isinstance(span_arch, Mapping) or not any(key in ROLES for key in span_arch):
+        arch = SPANArch.make(span_arch)
+        return {role: arch for role in roles}
+    for key in span_arch:
+        if key not in roles:
+            raise ValueError(
+                f"span_arch has the key {key!r}; the networks here are {list(roles)}. Give either one set of options for "
+                f"all of them, or one dict each: span_arch=dict({', '.join(f'{role}=dict(nmodes=10)' for role in roles)})."
+            )
+    archs = {}
+    for role in roles:
+        try:
+            archs[role] = SPANArch.make(span_arch.get(role))
+        except ValueError as error:
+            raise ValueError(f"In span_arch[{role!r}]: {error}") from None
+    return archs
+
+
+class SPANOptions(BasePolicy):
+    """
+    Mixed into a policy of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, chooses a features
+    extractor that fits the observations, and remembers every option when the policy is saved.
+    """
+
+    span_roles: ClassVar[tuple[str, ...]]
+    share_features_extractor: bool
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        lr_schedule: Schedule,
+        span_arch: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_algorithm(self)
+        for option in MLP_OPTIONS:
+            if option in kwargs:
+                raise ValueError(
+                    f"{type(self).__name__} got {option}={kwargs[option]!r}, which shapes an MLP; a SPAN network has no such "
+                    f"option. Pass span_arch=dict(nmodes=..., nelems=...) instead, or choose 'MlpPolicy' to train an MLP."
+                )
+        # SB3 builds the networks inside super().__init__, so this has to be there before.
+        self.archs = split_by_role(span_arch, self.span_roles)
+        if kwargs.get("features_extractor_class") is None:
+            kwargs["features_extractor_class"] = default_features_extractor_class(
+                observation_space, normalized_image=not kwargs.get("normalize_images", True)
+            )
+        super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **kwargs)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        data = super()._get_constructor_parameters()
+        for option in MLP_OPTIONS:
+            del data[option]
+        data["span_arch"] = {role: arch.to_dict() for role, arch in self.archs.items()}
+        # SB3 leaves this out: an unshared policy would be loaded as a shared one and act differently.
+        data["share_features_extractor"] = self.share_features_extractor
+        return data

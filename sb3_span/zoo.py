@@ -1,0 +1,103 @@
+"""
+SPAN inside the RL Zoo's hyperparameter search.
+
+``rl_zoo3.train -optimize`` keeps its samplers in tables by algorithm. They draw an MLP's layers, whatever the policy.
+Importing this module makes them draw ``span_arch`` when the search is over a SPAN policy, and leaves them alone
+when it is not. ``import sb3_span`` does so by itself when the Zoo is loaded already, as it is in ``rl_zoo3.train``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
+from rl_zoo3.utils import ALGOS
+from stable_baselines3 import SAC
+
+from sb3_span.policies.options import MLP_OPTIONS
+from sb3_span.policies.registry import is_supported
+
+Sampler = Callable[[Any, int, int, dict], dict[str, Any]]
+Converter = Callable[[dict[str, Any]], dict[str, Any]]
+
+# SPAN bears higher learning rates than the MLPs that the Zoo's range is made for.
+LEARNING_RATES = (1e-4, 1e-2)
+
+
+class _TrialWithoutMLP:
+    """
+    An Optuna trial that answers the Zoo's questions about an MLP without bothering Optuna,
+    and passes on all others.
+    """
+
+    def __init__(self, trial: optuna.Trial) -> None:
+        self._trial = trial
+
+    def suggest_categorical(self, name: str, choices: Any) -> Any:
+        return choices[0] if name in MLP_OPTIONS else self._trial.suggest_categorical(name, choices)
+
+    def suggest_float(self, name: str, low: float, high: float, **kwargs: Any) -> float:
+        if name == "learning_rate":
+            low, high = LEARNING_RATES
+        return self._trial.suggest_float(name, low, high, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trial, name)
+
+
+def suggest_span_arch(trial: optuna.Trial) -> dict[str, Any]:
+    """
+    :param trial: An Optuna trial
+    :return: Options for ``span_arch``
+    """
+    arch = {
+        "nmodes": trial.suggest_int("nmodes", 1, 24),
+        "nelems": trial.suggest_int("nelems", 2, 10),
+        "basis": trial.suggest_categorical("basis", ["kernel", "bspline"]),
+    }
+    if arch["basis"] == "bspline":
+        arch["degree"] = trial.suggest_int("degree", 1, 3)
+    return arch
+
+
+def _searches_span(trial: optuna.Trial) -> bool:
+    # The Zoo writes the hyperparameters that it starts from into the study, classes as "<class 'module.Name'>".
+    policy = trial.study.user_attrs.get("policy", "")
+    return policy.strip("<>'").split(".")[-1].startswith("SPAN")
+
+
+def _policy_kwargs(hyperparams: dict[str, Any], span_arch: dict[str, Any], **more: Any) -> dict[str, Any]:
+    kept = {key: value for key, value in hyperparams.get("policy_kwargs", {}).items() if key not in MLP_OPTIONS}
+    return {**hyperparams, "policy_kwargs": {**kept, "span_arch": span_arch, **more}}
+
+
+def _make_sampler(algo: str, zoo_sampler: Sampler) -> Sampler:
+    def sample(trial: optuna.Trial, n_actions: int, n_envs: int, additional_args: dict) -> dict[str, Any]:
+        if not _searches_span(trial):
+            return zoo_sampler(trial, n_actions, n_envs, additional_args)
+        hyperparams = zoo_sampler(_TrialWithoutMLP(trial), n_actions, n_envs, additional_args)
+        span_arch = suggest_span_arch(trial)
+        if ALGOS[algo] is SAC:
+            return _policy_kwargs(hyperparams, span_arch, max_grad_norm=trial.suggest_float("max_grad_norm", 0.5, 20, log=True))
+        return _policy_kwargs(hyperparams, span_arch)
+
+    return sample
+
+
+def _make_converter(algo: str, zoo_converter: Converter) -> Converter:
+    def convert(params: dict[str, Any]) -> dict[str, Any]:
+        if "nmodes" not in params:
+            return zoo_converter(params)
+        params = dict(params)
+        span_arch = {key: params.pop(key) for key in ("nmodes", "nelems", "basis", "degree") if key in params}
+        more = {"max_grad_norm": params.pop("max_grad_norm")} if ALGOS[algo] is SAC else {}
+        # The Zoo's converter insists on an MLP; what it makes of these is dropped.
+        return _policy_kwargs(zoo_converter({**params, "net_arch": "small", "activation_fn": "relu"}), span_arch, **more)
+
+    return convert
+
+
+for _algo in HYPERPARAMS_SAMPLER:
+    if is_supported(ALGOS[_algo]):
+        HYPERPARAMS_SAMPLER[_algo] = _make_sampler(_algo, HYPERPARAMS_SAMPLER[_algo])
+        HYPERPARAMS_CONVERTER[_algo] = _make_converter(_algo, HYPERPARAMS_CONVERTER[_algo])

@@ -1,0 +1,193 @@
+"""The network's mathematics: what it computes, its gradients, its behaviour at the extremes."""
+
+import copy
+
+import pytest
+import torch as th
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sb3_span.nn import SPAN, SPANArch
+from sb3_span.nn.arch import PREPROCESSES
+from sb3_span.nn.span import product
+
+KERNEL = dict(basis="kernel", nmodes=3, nelems=4)
+BSPLINE = dict(basis="bspline", nmodes=3, nelems=2, degree=2)
+BOTH = pytest.mark.parametrize("arch", [KERNEL, BSPLINE], ids=["kernel", "bspline"])
+
+
+def by_hand(net: SPAN, x: th.Tensor, network: int) -> th.Tensor:
+    """One network of a stack, one sample and one mode at a time, straight from the definition."""
+    w_pre, b_pre = net.preprocess.weight[network], net.preprocess.bias[network]
+    rows = []
+    for sample in x:
+        z = (w_pre @ sample + b_pre).sigmoid()
+        values = net.basis(z.expand(net.coefficients.shape[0], 1, -1))[network, 0]  # (D, N)
+        modes = []
+        for j in range(net.output_dim):
+            mode = th.ones((), dtype=x.dtype)
+            for p in range(len(z)):
+                mode = mode * (values[p] @ net.coefficients[network, p, :, j])
+            modes.append(mode)
+        rows.append(th.stack(modes))
+    return th.stack(rows)
+
+
+@BOTH
+def test_equals_the_definition(arch):
+    net = SPAN(5, {**arch, "latent_dim": 7}, n_stack=3).double()
+    x = th.randn(6, 5, dtype=th.float64)
+    modes = net(x)
+    assert modes.shape == (3, 6, 3)
+    for network in range(3):
+        th.testing.assert_close(modes[network], by_hand(net, x, network))
+        th.testing.assert_close(net(x, only=network), modes[network])
+
+
+@BOTH
+def test_single_network_is_a_stack_of_one(arch):
+    net, x = SPAN(4, arch), th.randn(8, 4)
+    assert net(x).shape == (8, 3)
+    stack = SPAN(4, arch, n_stack=1)
+    stack.load_state_dict(net.state_dict())
+    th.testing.assert_close(stack(x)[0], net(x))
+
+
+@BOTH
+@pytest.mark.parametrize("scale", [None, -3.0, 1e6])
+def test_gradients(arch, scale):
+    net = SPAN(3, arch, n_stack=2).double()
+    if scale is not None and arch is KERNEL:
+        net.basis.scale.data.fill_(scale)
+    # A factor that is exactly zero everywhere, and one that is zero in one mode.
+    net.coefficients.data[0, 1] = 0
+    net.coefficients.data[1, 0, :, 1] = 0
+    x = th.randn(4, 3, dtype=th.float64, requires_grad=True)
+    names, params = zip(*net.named_parameters(), strict=True)
+
+    def run(x, *params):
+        return th.func.functional_call(net, dict(zip(names, params, strict=True)), (x,))
+
+    assert th.autograd.gradcheck(run, (x, *params), atol=1e-4)
+    if scale is None:
+        assert th.autograd.gradgradcheck(run, (x, *params), atol=1e-4)
+
+
+def test_product_gradient_survives_zeros_and_underflow():
+    factors = th.tensor([1e-30, 1e-30, 0.5, 2.0, 1.0])[None, :, None, None].requires_grad_()
+    product(factors).sum().backward()
+    th.testing.assert_close(factors.grad.flatten()[:2], th.tensor([1e-30, 1e-30]), rtol=1e-5, atol=0)
+    factors = th.tensor([3.0, 0.0, 5.0])[None, :, None, None].requires_grad_()
+    product(factors).sum().backward()
+    assert factors.grad.flatten().tolist() == [0.0, 15.0, 0.0]
+
+
+@BOTH
+def test_update_is_local_in_the_coefficients(arch):
+    net = SPAN(3, {**arch, "nelems": 8})
+    before = net.coefficients.detach().clone()
+    x = th.randn(1, 3)
+    active = net.basis(net.preprocess(x))[0, 0] > 0  # (D, N)
+    assert 0 < active.sum() < active.numel()
+    net(x).sum().backward()
+    th.optim.Adam(net.parameters(), lr=0.1).step()
+    moved = (net.coefficients != before)[0]  # (D, N, M)
+    assert (moved.all(-1) == active).all()
+    assert (moved.any(-1) == active).all()
+
+
+@BOTH
+@pytest.mark.parametrize("preprocess", ["dense", "minmax", "none"])
+@pytest.mark.parametrize("huge", [1e30, -1e30])
+def test_finite_for_huge_inputs(arch, preprocess, huge):
+    net = SPAN(3, {**arch, "preprocess": preprocess})
+    x = th.tensor([[huge, 0.3, -huge], [0.0, huge, 1.0]], requires_grad=True)
+    modes = net(x)
+    modes.sum().backward()
+    assert modes.isfinite().all()
+    assert x.grad.isfinite().all()
+    assert all(param.grad.isfinite().all() for param in net.parameters())
+
+
+@BOTH
+@pytest.mark.parametrize("preprocess", PREPROCESSES)
+def test_nan_input_gives_nan(arch, preprocess):
+    net = SPAN(3, {**arch, "preprocess": preprocess}).train()
+    net(th.randn(16, 3))
+    net.eval()
+    x = th.randn(2, 3)
+    x[1, 2] = float("nan")
+    modes = net(x)
+    assert modes[0].isfinite().all()
+    assert modes[1].isnan().all()
+
+
+@pytest.mark.parametrize("preprocess", PREPROCESSES)
+def test_preprocess_stays_in_the_unit_interval(preprocess):
+    net = SPAN(3, {**KERNEL, "preprocess": preprocess}, n_stack=2).train()
+    for scale in (1.0, 100.0):
+        z = net.preprocess(scale * th.randn(64, 3))
+        assert z.min() >= 0 and z.max() <= 1
+    assert net(th.randn(1, 3)).isfinite().all()  # a batch of one, in training too
+    assert net(th.randn(0, 3)).shape == (2, 0, 3)
+
+
+def test_minmax_learns_the_range_and_ignores_what_is_not_finite():
+    net = SPAN(2, {**KERNEL, "preprocess": "minmax"}).train()
+    th.testing.assert_close(net.eval().preprocess(th.randn(4, 2)), th.full((1, 4, 2), 0.5))
+    net.train().preprocess(th.tensor([[-1.0, 10.0], [3.0, 30.0], [float("nan"), float("inf")]]))
+    net.eval()
+    th.testing.assert_close(net.preprocess(th.tensor([[1.0, 15.0], [9.0, 0.0]])), th.tensor([[[0.5, 0.25], [1.0, 0.0]]]))
+
+
+@BOTH
+def test_every_parameter_learns(arch):
+    net = SPAN(4, arch, n_stack=2)
+    before = copy.deepcopy(net.state_dict())
+    (net(5 * th.randn(512, 4)) ** 2).sum().backward()  # wide enough to reach the outermost splines
+    th.optim.SGD(net.parameters(), lr=1e-3).step()
+    for name, param in net.named_parameters():
+        assert (param != before[name]).all(), name
+
+
+def test_state_is_made_of_parameters_with_readable_names():
+    names = set(SPAN(4, KERNEL).state_dict())
+    assert names == {"preprocess.weight", "preprocess.bias", "basis.scale", "coefficients"}
+    assert set(SPAN(4, BSPLINE).state_dict()) == names - {"basis.scale"}
+
+
+@pytest.mark.parametrize("input_dim, latent_dim", [(128, 128), (129, 64), (512, 64)])
+def test_wide_inputs_are_projected_down(input_dim, latent_dim):
+    assert SPAN(input_dim, KERNEL).latent_dim == latent_dim
+    assert SPAN(input_dim, {**KERNEL, "latent_dim": 5}).latent_dim == 5
+
+
+def test_product_over_many_dimensions_neither_dies_nor_explodes():
+    modes = SPAN(128, dict(nmodes=50))(th.randn(64, 128))
+    assert 0.05 < modes.abs().median() < 20
+
+
+@given(
+    st.builds(
+        dict,
+        nmodes=st.integers(1, 7),
+        nelems=st.integers(2, 9),
+        latent_dim=st.none() | st.integers(1, 9),
+        shape=st.sampled_from([dict(basis="kernel")] + [dict(basis="bspline", degree=degree) for degree in (1, 2, 3, 4)]),
+    ),
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.integers(0, 5),
+)
+@settings(deadline=None, max_examples=60)
+def test_any_shape(options, input_dim, n_stack, batch):
+    shape = options.pop("shape")
+    arch = SPANArch.make({**options, **shape})
+    net = SPAN(input_dim, arch, n_stack=n_stack)
+    modes = net(th.randn(batch, input_dim))
+    assert modes.shape == (n_stack, batch, arch.nmodes)
+    assert modes.isfinite().all()
+    latent = arch.latent_dim or input_dim
+    per_network = latent * input_dim + latent + latent * arch.n_basis * arch.nmodes + latent * (arch.basis == "kernel")
+    assert sum(param.numel() for param in net.parameters()) == n_stack * per_network
+    assert SPANArch.make(arch.to_dict()) == arch

@@ -1,0 +1,44 @@
+"""Environments that have any wanted spaces."""
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+OBSERVATIONS = {
+    "vector": spaces.Box(-1, 1, (3,), np.float32),
+    "float64": spaces.Box(-np.inf, np.inf, (3,), np.float64),
+    "matrix": spaces.Box(-1, 1, (2, 3), np.float32),
+    "image": spaces.Box(0, 255, (36, 40, 3), np.uint8),
+    "small image": spaces.Box(0, 255, (8, 8, 1), np.uint8),
+    "dict": spaces.Dict(position=spaces.Box(-1, 1, (3,)), camera=spaces.Box(0, 255, (36, 36, 1), np.uint8)),
+    "discrete": spaces.Discrete(5),
+    "multidiscrete": spaces.MultiDiscrete([3, 4]),
+    "multibinary": spaces.MultiBinary(4),
+}
+ACTIONS = {
+    "box": spaces.Box(-2, 1, (2,), np.float32),
+    "discrete": spaces.Discrete(3),
+    "multidiscrete": spaces.MultiDiscrete([2, 3]),
+    "multibinary": spaces.MultiBinary(3),
+}
+
+
+class RandomEnv(gym.Env):
+    """Random observations from the space, and a reward that depends on the action."""
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), float(np.mean(action)), bool(self.np_random.random() < 0.1), False, {}
+
+
+def make(observations: str, actions: str = "box") -> RandomEnv:
+    return RandomEnv(OBSERVATIONS[observations], ACTIONS[actions])

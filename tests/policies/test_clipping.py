@@ -1,0 +1,61 @@
+"""Gradients are clipped before each step, for SPAN and for the MLP that it is compared with."""
+
+import copy
+import pickle
+
+import pytest
+import torch as th
+from stable_baselines3 import SAC
+
+from sb3_span import ClippedMlpPolicy, SPANPolicy
+from sb3_span.policies.clipping import clipped
+from tests.policies.envs import make
+
+
+@pytest.mark.parametrize("optimizer_class", [th.optim.SGD, th.optim.Adam, th.optim.AdamW])
+def test_step_is_that_of_the_clipped_gradient(optimizer_class):
+    gradient = th.tensor([3.0, -4.0])
+    for max_norm, factor in [(1.0, 1 / 5), (10.0, 1.0)]:
+        expected, param = th.nn.Parameter(th.ones(2)), th.nn.Parameter(th.ones(2))
+        expected.grad, param.grad = factor * gradient, gradient.clone()
+        optimizer_class([expected], lr=0.1).step()
+        clipped(optimizer_class)([param], lr=0.1, max_grad_norm=max_norm).step()
+        th.testing.assert_close(param, expected)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"])
+def test_a_copy_still_clips(duplicate):
+    param = th.nn.Parameter(th.ones(2))
+    optimizer = duplicate(clipped(th.optim.SGD)([param], lr=1.0, max_grad_norm=1.0))
+    (param,) = optimizer.param_groups[0]["params"]
+    param.grad = th.tensor([30.0, 40.0])
+    optimizer.step()
+    th.testing.assert_close(param.data, th.tensor([1 - 0.6, 1 - 0.8]))
+
+
+@pytest.mark.parametrize("policy", [SPANPolicy, ClippedMlpPolicy])
+def test_sac_is_clipped_also_after_loading(policy, tmp_path):
+    kwargs = dict(learning_starts=8, batch_size=8, buffer_size=100)
+    optimizer = dict(optimizer_class=th.optim.SGD, max_grad_norm=1e-3)
+    model = SAC(policy, make("vector"), learning_rate=1.0, seed=0, policy_kwargs=optimizer, **kwargs)
+    model.learn(8)
+    for _ in range(2):
+        for network in (model.actor, model.critic):
+            assert isinstance(network.optimizer, th.optim.SGD)
+            before = network.parameters_to_vector()
+            model.train(gradient_steps=1, batch_size=8)
+            assert 0 < ((network.parameters_to_vector() - before) ** 2).sum() ** 0.5 <= 1.001e-3
+        model.save(tmp_path / "model")
+        model.save_replay_buffer(tmp_path / "buffer")
+        model = SAC.load(tmp_path / "model", env=model.get_env())
+        model.load_replay_buffer(tmp_path / "buffer")
+        model.learn(1, reset_num_timesteps=False)
+
+
+def test_baseline_policy_keeps_its_option(tmp_path):
+    model = SAC(ClippedMlpPolicy, make("vector"), buffer_size=100, policy_kwargs=dict(max_grad_norm=2.0, net_arch=[4]))
+    model.policy.save(tmp_path / "policy.pt")
+    loaded = ClippedMlpPolicy.load(tmp_path / "policy.pt")
+    assert loaded.max_grad_norm == 2.0
+    assert loaded.optimizer_class is th.optim.Adam
+    assert type(loaded.actor.optimizer) is clipped(th.optim.Adam)

@@ -1,0 +1,71 @@
+"""The RL-Zoo files hold the paper's networks: every parameter count of its table of online networks, exactly."""
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import yaml
+from gymnasium import spaces
+from rl_zoo3.utils import get_class_by_name
+from stable_baselines3 import PPO, SAC
+
+HYPERPARAMS = Path(__file__).parents[1] / "hyperparams"
+
+# Environment: algorithm, observations, actions, parameters of SPAN and of the MLP.
+# The paper prints 256 for InvertedPendulum's MLP, but the layers it names have 263.
+PAPER = {
+    "CartPole-v1": (PPO, 4, spaces.Discrete(2), 86, 88),
+    "Acrobot-v1": (PPO, 6, spaces.Discrete(3), 472, 602),
+    "LunarLander-v3": (PPO, 8, spaces.Discrete(4), 1084, 1156),
+    "InvertedPendulum-v5": (SAC, 4, spaces.Box(-1, 1, (1,)), 260, 263),
+    "Hopper-v5": (SAC, 11, spaces.Box(-1, 1, (3,)), 3799, 3744),
+    "HalfCheetah-v5": (SAC, 17, spaces.Box(-1, 1, (6,)), 4147, 4130),
+    "Walker2d-v5": (SAC, 17, spaces.Box(-1, 1, (6,)), 4623, 4616),
+    "SPANDataCenter-v0": (SAC, 41, spaces.Box(-1, 1, (2,)), 15859, 15785),
+}
+
+
+class Still(gym.Env):
+    def __init__(self, obs_dim, action_space):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (obs_dim,))
+        self.action_space = action_space
+
+
+def read(method):
+    return yaml.safe_load((HYPERPARAMS / f"{method}.yml").read_text())
+
+
+@pytest.mark.parametrize("method", ["span", "mlp"])
+@pytest.mark.parametrize("env_id", PAPER)
+def test_parameter_counts(env_id, method):
+    algo, obs_dim, action_space, span_params, mlp_params = PAPER[env_id]
+    hyperparams = read(method)[env_id]
+    policy = hyperparams["policy"]
+    policy = get_class_by_name(policy) if "." in policy else policy
+    model = algo(policy, Still(obs_dim, action_space), policy_kwargs=hyperparams["policy_kwargs"], device="cpu")
+    # PPO: actor and critic. SAC: actor and two critics, without the targets.
+    networks = [model.policy] if algo is PPO else [model.actor, model.critic]
+    count = sum(param.numel() for network in networks for param in network.parameters())
+    assert count == (span_params if method == "span" else mlp_params)
+
+
+def test_the_two_files_differ_in_the_policy_only():
+    span, mlp = read("span"), read("mlp")
+    assert list(span) == list(mlp)
+    for env_id in PAPER:
+        for key in ("policy", "policy_kwargs"):
+            span_value, mlp_value = span[env_id].pop(key), mlp[env_id].pop(key)
+            assert span_value != mlp_value
+            if key == "policy_kwargs":
+                assert span_value.get("max_grad_norm") == mlp_value.get("max_grad_norm")
+        assert span[env_id] == mlp[env_id]
+
+
+@pytest.mark.parametrize("env_id", [env_id for env_id in PAPER if env_id != "SPANDataCenter-v0"])
+def test_sizes_are_those_of_the_real_environment(env_id):
+    env = gym.make(env_id)
+    _, obs_dim, action_space, _, _ = PAPER[env_id]
+    assert env.observation_space.shape == (obs_dim,)
+    assert env.action_space.shape == action_space.shape
+    env.close()

@@ -1,0 +1,45 @@
+"""The package as people get it."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import sb3_span
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = ["sb3_contrib", "rl_zoo3", "optuna", "mujoco", "Box2D", "minari", "d3rlpy", "sinergym", "onnx", "matplotlib.pyplot", "rich"]
+
+
+def run(*command, **kwargs):
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, **kwargs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_import_needs_and_loads_none_of_the_extras():
+    script = f"import sys; import stable_baselines3; before = set(sys.modules); import sb3_span; print(set({EXTRAS}) & set(sys.modules) - before)"
+    assert run("-c", script).strip() == "set()"
+
+
+def test_nn_imports_torch_only():
+    script = "import sys, torch; before = set(sys.modules); sys.modules['sb3_span'] = type(sys)('sb3_span'); "
+    script += f"sys.modules['sb3_span'].__path__ = [{str(ROOT / 'sb3_span')!r}]; import sb3_span.nn; "
+    script += "print({'gymnasium', 'stable_baselines3'} & set(sys.modules))"
+    assert run("-c", script).strip() == "set()"
+
+
+def test_wheel_works_outside_the_repository(tmp_path):
+    run("-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert f"sb3_span-{sb3_span.__version__}-" in wheel.name
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(site)
+    assert "sb3_span/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests", "examples"))]
+    # The wheel's own files, not the checkout that an editable install points to.
+    script = f"import sys; sys.path.insert(0, {str(site)!r}); import sb3_span; print(sb3_span.__file__); "
+    script += "from stable_baselines3 import PPO; PPO('SPANPolicy', 'CartPole-v1', n_steps=64).learn(64)"
+    assert str(site) in run("-c", script, cwd=tmp_path)
