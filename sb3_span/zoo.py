@@ -22,6 +22,7 @@ Converter = Callable[[dict[str, Any]], dict[str, Any]]
 
 # SPAN bears higher learning rates than the MLPs that the Zoo's range is made for.
 LEARNING_RATES = (1e-4, 1e-2)
+SPAN_PARAMS = ("nmodes", "nelems", "basis", "degree")
 
 
 class _TrialWithoutMLP:
@@ -78,7 +79,9 @@ def _make_sampler(algo: str, zoo_sampler: Sampler) -> Sampler:
         hyperparams = zoo_sampler(_TrialWithoutMLP(trial), n_actions, n_envs, additional_args)
         span_arch = suggest_span_arch(trial)
         if ALGOS[algo] is SAC:
-            return _policy_kwargs(hyperparams, span_arch, max_grad_norm=trial.suggest_float("max_grad_norm", 0.5, 20, log=True))
+            return _policy_kwargs(
+                hyperparams, span_arch, max_grad_norm=trial.suggest_float("max_grad_norm", 0.5, 20, log=True)
+            )
         return _policy_kwargs(hyperparams, span_arch)
 
     return sample
@@ -89,7 +92,7 @@ def _make_converter(algo: str, zoo_converter: Converter) -> Converter:
         if "nmodes" not in params:
             return zoo_converter(params)
         params = dict(params)
-        span_arch = {key: params.pop(key) for key in ("nmodes", "nelems", "basis", "degree") if key in params}
+        span_arch: dict[str, Any] = {key: params.pop(key) for key in SPAN_PARAMS if key in params}
         more = {"max_grad_norm": params.pop("max_grad_norm")} if ALGOS[algo] is SAC else {}
         # The Zoo's converter insists on an MLP; what it makes of these is dropped.
         return _policy_kwargs(zoo_converter({**params, "net_arch": "small", "activation_fn": "relu"}), span_arch, **more)
@@ -97,7 +100,11 @@ def _make_converter(algo: str, zoo_converter: Converter) -> Converter:
     return convert
 
 
-for _algo in HYPERPARAMS_SAMPLER:
-    if is_supported(ALGOS[_algo]):
-        HYPERPARAMS_SAMPLER[_algo] = _make_sampler(_algo, HYPERPARAMS_SAMPLER[_algo])
-        HYPERPARAMS_CONVERTER[_algo] = _make_converter(_algo, HYPERPARAMS_CONVERTER[_algo])
+def _extend(samplers: dict[str, Sampler], converters: dict[str, Converter]) -> None:
+    for algo in samplers:
+        if is_supported(ALGOS[algo]):
+            samplers[algo] = _make_sampler(algo, samplers[algo])
+            converters[algo] = _make_converter(algo, converters[algo])
+
+
+_extend(HYPERPARAMS_SAMPLER, HYPERPARAMS_CONVERTER)  # type: ignore[arg-type]

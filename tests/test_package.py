@@ -8,7 +8,19 @@ from pathlib import Path
 import sb3_span
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = ["sb3_contrib", "rl_zoo3", "optuna", "mujoco", "Box2D", "minari", "d3rlpy", "sinergym", "onnx", "matplotlib.pyplot", "rich"]
+EXTRAS = [
+    "sb3_contrib",
+    "rl_zoo3",
+    "optuna",
+    "mujoco",
+    "Box2D",
+    "minari",
+    "d3rlpy",
+    "sinergym",
+    "onnx",
+    "matplotlib.pyplot",
+    "rich",
+]
 
 
 def run(*command, **kwargs):
@@ -18,7 +30,8 @@ def run(*command, **kwargs):
 
 
 def test_import_needs_and_loads_none_of_the_extras():
-    script = f"import sys; import stable_baselines3; before = set(sys.modules); import sb3_span; print(set({EXTRAS}) & set(sys.modules) - before)"
+    script = "import sys, stable_baselines3; before = set(sys.modules); import sb3_span; "
+    script += f"print(set({EXTRAS}) & set(sys.modules) - before)"
     assert run("-c", script).strip() == "set()"
 
 

@@ -42,20 +42,57 @@ def test_ppo(tmp_path):
     assert (tmp_path / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip").exists()
 
 
+def assert_search_space(params, conf):
+    assert "learning_rate" in params
+    assert ({"nmodes", "nelems", "basis"} <= set(params)) == (conf == "span")
+    assert ("degree" in params) == (params.get("basis") == "bspline")
+    assert ("net_arch" in params) == (conf == "mlp")
+
+
 @pytest.mark.parametrize("conf", ["span", "mlp"])
-@pytest.mark.parametrize("algo, env", [("ppo", "CartPole-v1"), ("sac", "InvertedPendulum-v5")])
-def test_search(algo, env, conf, tmp_path):
+def test_search(conf, tmp_path):
     """A search over SPAN draws SPAN's options, a search over the MLP draws the MLP's, and its result can be trained."""
     storage = f"sqlite:///{tmp_path}/study.db"
-    # Random draws and no pruning, so that both trials are complete.
-    search = ["-optimize", "--n-trials", 2, "--sampler", "random", "--pruner", "none", "--n-evaluations", 1, "--no-optim-plots"]
-    train(algo, env, conf, tmp_path, *search, "--storage", storage, "--study-name", "search", "--seed", 1)
-    study = optuna.load_study(study_name="search", storage=storage)
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 2
-    for trial in study.trials:
-        assert "learning_rate" in trial.params
-        assert ({"nmodes", "nelems", "basis"} <= set(trial.params)) == (conf == "span")
-        assert ("degree" in trial.params) == (trial.params.get("basis") == "bspline")
-        assert ("net_arch" in trial.params) == (conf == "mlp")
-    out = train(algo, env, conf, tmp_path, "--storage", storage, "--study-name", "search", "--trial-id", 1, "--seed", 1)
+    study = ["--storage", storage, "--study-name", "search", "--seed", 1]
+    search = [
+        "-optimize",
+        "--n-trials",
+        2,
+        "--sampler",
+        "random",
+        "--pruner",
+        "none",
+        "--n-evaluations",
+        1,
+        "--no-optim-plots",
+    ]
+    train("sac", "InvertedPendulum-v5", conf, tmp_path, *search, *study)
+    trials = optuna.load_study(study_name="search", storage=storage).trials
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 2
+    for trial in trials:
+        assert_search_space(trial.params, conf)
+    out = train("sac", "InvertedPendulum-v5", conf, tmp_path, *study, "--trial-id", 1, "--gym-packages", "sb3_span")
     assert ("span_arch" in out) == (conf == "span")
+
+
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # the Zoo's search draws such sizes
+@pytest.mark.parametrize("conf", ["span", "mlp"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "sac"])
+def test_what_a_search_draws_can_be_built(algo, conf):
+    """The tables that the Zoo's search uses, without the training."""
+    from rl_zoo3 import ALGOS
+    from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
+
+    import sb3_span.zoo
+
+    policy = {"mlp": "MlpPolicy", "span": sb3_span.SPANPolicy if algo == "sac" else sb3_span.SPANActorCriticPolicy}[conf]
+    env = "Pendulum-v1"
+    for attribute in {str(policy), policy if conf == "mlp" else "SPANPolicy"}:
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        study.set_user_attr("policy", attribute)
+        for _ in range(5):
+            trial = study.ask()
+            hyperparams = HYPERPARAMS_SAMPLER[algo](trial, 1, 1, dict(using_her_replay_buffer=False, her_kwargs={}))
+            assert_search_space(trial.params, conf)
+            assert HYPERPARAMS_CONVERTER[algo](trial.params) == hyperparams
+            ALGOS[algo](policy, env, device="cpu", **{**hyperparams, **({"buffer_size": 10} if algo == "sac" else {})})

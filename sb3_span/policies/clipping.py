@@ -40,7 +40,7 @@ def clipped(optimizer_class: type[th.optim.Optimizer]) -> type[th.optim.Optimize
 
 
 def _new_clipped(optimizer_class: type[th.optim.Optimizer]) -> th.optim.Optimizer:
-    cls = clipped(optimizer_class)
+    cls = clipped(optimizer_class)  # type: ignore[arg-type]
     return cls.__new__(cls)
 
 
@@ -54,7 +54,8 @@ class GradientClipping(BasePolicy):
     def __init__(self, *args: Any, max_grad_norm: float | None = None, **kwargs: Any) -> None:
         if max_grad_norm is not None and not (isinstance(max_grad_norm, Real) and max_grad_norm > 0):
             raise ValueError(
-                f"max_grad_norm is {max_grad_norm!r}; it must be a positive number, or None to leave gradients as they are. Try 10.0."
+                f"max_grad_norm is {max_grad_norm!r}; it must be a positive number, or None to leave the gradients "
+                "as they are. Try 10.0."
             )
         self.max_grad_norm = max_grad_norm
         super().__init__(*args, **kwargs)
@@ -66,7 +67,7 @@ class GradientClipping(BasePolicy):
         plain_class, plain_kwargs = self.optimizer_class, self.optimizer_kwargs
         self.optimizer_class = clipped(plain_class)
         self.optimizer_kwargs = {**plain_kwargs, "max_grad_norm": self.max_grad_norm}
-        super()._build(lr_schedule)  # type: ignore[misc]
+        super()._build(lr_schedule)
         # What is saved with the policy is what the user asked for.
         self.optimizer_class, self.optimizer_kwargs = plain_class, plain_kwargs
 

@@ -60,17 +60,17 @@ class SPANActor(Actor):
     :param kwargs: As for SB3's ``Actor``, without ``net_arch`` and ``activation_fn``
     """
 
-    def __init__(self, *args: Any, features_dim: int, span_arch: SPANArch | Mapping[str, Any], **kwargs: Any) -> None:
-        arch = SPANArch.make(span_arch)
+    def __init__(self, *, features_dim: int, span_arch: SPANArch | Mapping[str, Any], **kwargs: Any) -> None:
+        self.arch = SPANArch.make(span_arch)
         # With the modes for features and no hidden layer, SB3 makes the heads and gSDE fit by itself.
-        super().__init__(*args, net_arch=[], features_dim=arch.nmodes, **kwargs)
+        super().__init__(net_arch=[], features_dim=self.arch.nmodes, **kwargs)
         self.features_dim = features_dim
-        self.latent_pi = SPAN(features_dim, arch)  # type: ignore[assignment]
+        self.latent_pi = SPAN(features_dim, self.arch)  # type: ignore[assignment]
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data = super()._get_constructor_parameters()
         del data["net_arch"], data["activation_fn"]
-        data["span_arch"] = self.latent_pi.arch.to_dict()
+        data["span_arch"] = self.arch.to_dict()
         return data
 
 
@@ -84,8 +84,8 @@ class SPANCritic(ContinuousCritic):
     :param kwargs: As for SB3's ``ContinuousCritic``, without ``net_arch`` and ``activation_fn``
     """
 
-    def __init__(self, *args: Any, features_dim: int, span_arch: SPANArch, n_critics: int = 2, **kwargs: Any) -> None:
-        super().__init__(*args, net_arch=[], features_dim=features_dim, n_critics=0, **kwargs)
+    def __init__(self, *, features_dim: int, span_arch: SPANArch, n_critics: int = 2, **kwargs: Any) -> None:
+        super().__init__(net_arch=[], features_dim=features_dim, n_critics=0, **kwargs)
         self.n_critics = n_critics
         self.qf = SPAN(features_dim + get_action_dim(self.action_space), span_arch, n_stack=n_critics)
         self.qf_head = StackedLinear(span_arch.nmodes, 1, n_critics)

@@ -1,7 +1,7 @@
 """SPAN for PPO, A2C and their kin."""
 
-from torch import nn
 from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import nn
 
 from sb3_span.nn import StackedLinear
 from sb3_span.policies.networks import SPANExtractor

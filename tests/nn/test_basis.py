@@ -35,7 +35,8 @@ def test_kernel_equals_scipy(scale):
     centres = np.linspace(0, 1, 8)
     width = 1 / abs(scale)
     expected = np.stack(
-        [BSpline.basis_element(c + width * np.array([-1.5, -0.5, 0.5, 1.5]), extrapolate=False)(GRID) for c in centres], axis=-1
+        [BSpline.basis_element(c + width * np.array([-1.5, -0.5, 0.5, 1.5]), extrapolate=False)(GRID) for c in centres],
+        axis=-1,
     )
     values = kernel_basis(th.as_tensor(GRID)[None, :, None], th.as_tensor(centres), th.full((1, 1), scale, dtype=th.float64))
     np.testing.assert_allclose(values[0, :, 0], np.nan_to_num(expected), atol=1e-12)

@@ -103,7 +103,9 @@ def test_spaces(algo, obs, act, tmp_path):
         pytest.param(SAC, dict(n_critics=1), {}, id="SAC one critic"),
         pytest.param(SAC, dict(n_critics=5), {}, id="SAC five critics"),
         pytest.param(SAC, {}, dict(learning_rate=lambda progress: 1e-3 * progress), id="SAC schedule"),
-        pytest.param(PPO, dict(span_arch=dict(pi=dict(nmodes=2), vf=dict(nmodes=5, basis="bspline"))), {}, id="PPO two shapes"),
+        pytest.param(
+            PPO, dict(span_arch=dict(pi=dict(nmodes=2), vf=dict(nmodes=5, basis="bspline"))), {}, id="PPO two shapes"
+        ),
         pytest.param(SAC, dict(span_arch=dict(pi=dict(nmodes=2), qf=dict(nmodes=5))), {}, id="SAC two shapes"),
         pytest.param(SAC, dict(span_arch=dict(qf=dict(latent_dim=2))), {}, id="SAC one shape given"),
         *[
@@ -186,7 +188,9 @@ def test_networks_are_evaluated_as_stacks(monkeypatch):
 
     calls = []
     forward = SPAN.forward
-    monkeypatch.setattr(SPAN, "forward", lambda self, x, only=None: calls.append((self.n_stack, only)) or forward(self, x, only))
+    monkeypatch.setattr(
+        SPAN, "forward", lambda self, x, only=None: calls.append((self.n_stack, only)) or forward(self, x, only)
+    )
     sac = make_model(SAC, make("vector"), learn=False)
     obs, _ = sac.policy.obs_to_tensor(observations(sac))
     sac.critic(obs, th.zeros(6, 2))

@@ -64,7 +64,9 @@ class MyPolicy(SPANPolicy):
 )
 def test_wrong_class_for_the_algorithm(algo, policy, right):
     name = algo.__name__
-    with pytest.raises(ValueError, match=rf'{name} was given {policy.__name__}, .* Use {name}\({right}, env\), .*\("SPANPolicy", env'):
+    with pytest.raises(
+        ValueError, match=rf'{name} was given {policy.__name__}, .* Use {name}\({right}, env\), .*\("SPANPolicy", env'
+    ):
         algo(policy, make("vector"))
 
 

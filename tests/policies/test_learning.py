@@ -21,7 +21,9 @@ def test_copies_the_observation(algo, env_class):
 
 def test_sac_copies_a_continuous_observation():
     env = DummyVecEnv([lambda: IdentityEnvBox(eps=0.5, ep_length=10)])
-    model = SAC("SPANPolicy", env, gamma=0.0, seed=0, learning_rate=1e-3, learning_starts=100, policy_kwargs=dict(max_grad_norm=10.0))
+    model = SAC(
+        "SPANPolicy", env, gamma=0.0, seed=0, learning_rate=1e-3, learning_starts=100, policy_kwargs=dict(max_grad_norm=10.0)
+    )
     model.learn(1500)
     mean, _ = evaluate_policy(model, env, n_eval_episodes=20, warn=False)
     assert mean >= 9
@@ -36,7 +38,9 @@ def test_ppo_balances_the_pole_with_no_option_given():
 
 def test_the_same_seed_gives_the_same_agent():
     runs = [
-        PPO("SPANPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=3), n_steps=64, seed=3).learn(512).policy.parameters_to_vector()
+        PPO("SPANPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=3), n_steps=64, seed=3)
+        .learn(512)
+        .policy.parameters_to_vector()
         for _ in range(2)
     ]
     np.testing.assert_array_equal(*runs)

@@ -1,0 +1,51 @@
+# Every target makes the virtual environment first, once: it is made anew only when one of the files it depends on changes.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+CODE := sb3_span tests examples docs
+
+.PHONY: install quickstart test type lint format check-codestyle commit-checks doc figures clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
+		{ echo "sb3_span needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[zoo,tests,docs]'
+	@touch $@
+
+# SPAN and an MLP of the same size on CartPole-v1, side by side: a table and a picture in quickstart/.
+quickstart: $(INSTALLED)
+	$(BIN)/python examples/quickstart.py
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest --numprocesses auto
+
+type: $(INSTALLED)
+	$(BIN)/mypy
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --select I --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+check-codestyle: lint
+
+commit-checks: format type lint
+
+# Warnings are errors.
+doc: $(INSTALLED)
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env docs docs/_build/html
+
+# The pictures of the documentation that are drawn from the code.
+figures: $(INSTALLED)
+	$(BIN)/python docs/figures.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info docs/_build quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis
