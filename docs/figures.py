@@ -1,0 +1,76 @@
+"""Draw the documentation's pictures of the bases and of a mode from the package's own code: make figures."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch as th
+
+from sb3_span import SPAN
+from sb3_span.nn.basis import bspline_basis, kernel_basis
+
+IMAGES = Path(__file__).parent / "images"
+PALETTE = plt.get_cmap("viridis")
+
+
+def draw_basis(axes: plt.Axes, values: th.Tensor, title: str) -> None:
+    z = th.linspace(0, 1, len(values))
+    n_basis = values.shape[1]
+    for i in range(n_basis):
+        color = PALETTE(0.9 * i / (n_basis - 1))
+        axes.plot(z, values[:, i], color=color, linewidth=2)
+        axes.fill_between(z, values[:, i], color=color, alpha=0.12)
+    axes.set_title(title, fontsize=10)
+    axes.set(xlim=(0, 1), ylim=(0, 1.05), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_bases(path: Path) -> None:
+    z = th.linspace(0, 1, 801)
+    figure, axes = plt.subplots(2, 2, figsize=(8, 4.8), layout="constrained", sharex=True, sharey=True)
+    draw_basis(axes[0, 0], bspline_basis(z, 4, 1), "bspline, nelems=2, degree=1")
+    draw_basis(axes[0, 1], bspline_basis(z, 4, 2), "bspline, nelems=2, degree=2")
+    centres = th.linspace(0, 1, 5)
+    for ax, factor, title in [
+        (axes[1, 0], 1.0, "kernel, nelems=5, at its initial scale"),
+        (axes[1, 1], 0.6, "the same, scale x 0.6"),
+    ]:
+        draw_basis(ax, kernel_basis(z[None, :, None], centres, th.full((1, 1), factor * 4))[0, :, 0], title)
+    for ax in axes[1]:
+        ax.set_xlabel("z")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("basis value")
+    figure.savefig(path, dpi=150)
+
+
+def draw_mode(path: Path) -> None:
+    """A mode over two latent dimensions is the product of two splines."""
+    th.manual_seed(3)
+    net = SPAN(2, dict(nmodes=1, nelems=6, preprocess="none"))
+    net.coefficients.data.normal_(0.5, 1.0)
+    z = th.linspace(0, 1, 201)
+    with th.no_grad():
+        values = net.basis(th.stack([z, z], dim=-1)[None])[0]  # (B, D, N)
+        first, second = th.einsum("bdn,dn->db", values, net.coefficients[0, :, :, 0])
+        mode = net(th.cartesian_prod(z, z))[:, 0].reshape(201, 201)
+    figure, axes = plt.subplots(
+        2, 2, figsize=(5.2, 5.2), layout="constrained", width_ratios=[1, 3], height_ratios=[3, 1], sharex="col", sharey="row"
+    )
+    limit = mode.abs().max()
+    axes[0, 1].imshow(mode.T, origin="lower", extent=(0, 1, 0, 1), aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit)
+    axes[0, 1].set_title("their product: one mode", fontsize=10)
+    axes[0, 0].plot(second, z, color="#1b6ca8", linewidth=2)
+    axes[0, 0].set_ylabel("$z_2$")
+    axes[0, 0].set_title("spline of $z_2$", fontsize=10)
+    axes[1, 1].plot(z, first, color="#1b6ca8", linewidth=2)
+    axes[1, 1].set_xlabel("$z_1$")
+    axes[1, 1].set_title("spline of $z_1$", fontsize=10)
+    axes[1, 0].axis("off")
+    for ax in (axes[0, 0], axes[1, 1]):
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    IMAGES.mkdir(exist_ok=True)
+    draw_bases(IMAGES / "bases.png")
+    draw_mode(IMAGES / "mode.png")

@@ -1,0 +1,50 @@
+"""What people run first runs as it is: the examples, the quickstart, the README's code."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+
+
+def run(*command, cwd):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "COLUMNS": "120"}
+    done = subprocess.run([sys.executable, *map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "script, at_least", [("ppo", 400), ("sac", -500), ("dict_observations", 400), ("features_extractor", 400)]
+)
+def test_example(script, at_least, tmp_path):
+    out = run(EXAMPLES / f"{script}.py", cwd=tmp_path)
+    match = re.search(r"return (-?\d+)", out)
+    assert match and int(match[1]) >= at_least, out
+    assert not list(tmp_path.iterdir())
+
+
+def test_quickstart(tmp_path):
+    options = ["--seeds", 0, 1, "--steps", 12_000, "--eval-every", 2_000, "--eval-episodes", 2]
+    out = run(EXAMPLES / "quickstart.py", *options, cwd=tmp_path)
+    rows = {line.split()[1]: line for line in out.splitlines() if line.startswith("│")}
+    assert "86" in rows["SPAN"] and "88" in rows["MLP"]
+    assert (tmp_path / "quickstart" / "cartpole.png").stat().st_size > 10_000
+    lines = (tmp_path / "quickstart" / "evaluations.csv").read_text().splitlines()
+    assert lines[0] == "method,seed,step,mean_return"
+    assert len(lines) == 1 + 2 * 2 * 6
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_code_in_the_documentation(page, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        short, n = re.subn(r"\.learn\([\d_]+", ".learn(64", block)
+        assert n == 1
+        run("-W", "ignore", "-c", short, cwd=tmp_path)
