@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import torch as th
 
 from sb3_span import SPAN
-from sb3_span.nn.basis import bspline_basis, kernel_basis
+from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
 
 IMAGES = Path(__file__).parent / "images"
 PALETTE = plt.get_cmap("viridis")
@@ -29,12 +29,11 @@ def draw_bases(path: Path) -> None:
     figure, axes = plt.subplots(2, 2, figsize=(8, 4.8), layout="constrained", sharex=True, sharey=True)
     draw_basis(axes[0, 0], bspline_basis(z, 4, 1), "bspline, nelems=2, degree=1")
     draw_basis(axes[0, 1], bspline_basis(z, 4, 2), "bspline, nelems=2, degree=2")
-    centres = th.linspace(0, 1, 5)
     for ax, factor, title in [
         (axes[1, 0], 1.0, "kernel, nelems=5, at its initial scale"),
         (axes[1, 1], 0.6, "the same, scale x 0.6"),
     ]:
-        draw_basis(ax, kernel_basis(z[None, :, None], centres, th.full((1, 1), factor * 4))[0, :, 0], title)
+        draw_basis(ax, kernel_basis(z[None, :, None], 5, th.full((1, 1), factor * 4))[0, :, 0], title)
     for ax in axes[1]:
         ax.set_xlabel("z")
     for ax in axes[:, 0]:
@@ -49,7 +48,7 @@ def draw_mode(path: Path) -> None:
     net.coefficients.data.normal_(0.5, 1.0)
     z = th.linspace(0, 1, 201)
     with th.no_grad():
-        values = net.basis(th.stack([z, z], dim=-1)[None])[0]  # (B, D, N)
+        values = basis_values(th.stack([z, z], dim=-1)[None], net.scale, net.arch)[0]  # (B, D, N)
         first, second = th.einsum("bdn,dn->db", values, net.coefficients[0, :, :, 0])
         mode = net(th.cartesian_prod(z, z))[:, 0].reshape(201, 201)
     figure, axes = plt.subplots(

@@ -166,6 +166,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="training runs at a time")
     parser.add_argument("--output", type=Path, default=Path("quickstart"), help="folder for the picture and the CSV")
     args = parser.parse_args()
+    if args.steps < args.eval_every:
+        parser.error(f"--steps {args.steps} ends before the first evaluation, at --eval-every {args.eval_every}")
 
     console = Console()
     args.output.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import optuna
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
-from rl_zoo3.utils import ALGOS
+from rl_zoo3.utils import ALGOS, get_class_by_name
 from stable_baselines3 import SAC
 
-from sb3_span.policies.options import MLP_OPTIONS
-from sb3_span.policies.registry import is_supported
+from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
+from sb3_span.policies.registry import ALIAS, is_supported
 
 Sampler = Callable[[Any, int, int, dict], dict[str, Any]]
 Converter = Callable[[dict[str, Any]], dict[str, Any]]
@@ -64,7 +64,12 @@ def suggest_span_arch(trial: optuna.Trial) -> dict[str, Any]:
 def _searches_span(trial: optuna.Trial) -> bool:
     # The Zoo writes the hyperparameters that it starts from into the study, classes as "<class 'module.Name'>".
     policy = trial.study.user_attrs.get("policy", "")
-    return policy.strip("<>'").split(".")[-1].startswith("SPAN")
+    if policy == ALIAS:
+        return True
+    try:
+        return issubclass(get_class_by_name(policy.removeprefix("<class '").removesuffix("'>")), SPANOptions)
+    except (ImportError, AttributeError, ValueError):  # one of SB3's strings, such as "MlpPolicy"
+        return False
 
 
 def _policy_kwargs(hyperparams: dict[str, Any], span_arch: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -50,6 +50,23 @@ def test_parameter_counts(env_id, method):
     assert count == (span_params if method == "span" else mlp_params)
 
 
+def test_hyperparameters_are_the_papers():
+    ppo = dict(batch_size=64, n_epochs=4, learning_rate=3e-4, gamma=0.99, gae_lambda=0.95, clip_range=0.2, vf_coef=0.5)
+    ppo |= dict(max_grad_norm=0.5)
+    sac = dict(batch_size=128, buffer_size=1_000_000, learning_starts=50_000, learning_rate=3e-4, gamma=0.99, tau=0.005)
+    budgets = {"CartPole-v1": 500_000, "Acrobot-v1": 500_000, "SPANDataCenter-v0": 525_600}
+    for env_id, hyperparams in read("span").items():
+        if env_id not in PAPER:
+            continue
+        is_ppo = PAPER[env_id][0] is PPO
+        expected = (ppo if is_ppo else sac) | dict(n_timesteps=budgets.get(env_id, 1_000_000))
+        assert {key: hyperparams[key] for key in expected} == expected
+        if is_ppo:
+            assert hyperparams["n_envs"] * hyperparams["n_steps"] == 1024
+        else:
+            assert hyperparams["policy_kwargs"]["max_grad_norm"] == 10.0
+
+
 def test_the_two_files_differ_in_the_policy_only():
     span, mlp = read("span"), read("mlp")
     assert list(span) == list(mlp)

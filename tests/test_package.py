@@ -1,5 +1,6 @@
 """The package as people get it."""
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -43,7 +44,11 @@ def test_nn_imports_torch_only():
 
 
 def test_wheel_works_outside_the_repository(tmp_path):
-    run("-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT)
+    source = tmp_path / "source"  # a copy: a build leaves files behind that the next one would pick up
+    shutil.copytree(ROOT / "sb3_span", source / "sb3_span", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    run("-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source)
     (wheel,) = tmp_path.glob("*.whl")
     assert f"sb3_span-{sb3_span.__version__}-" in wheel.name
     site = tmp_path / "site"

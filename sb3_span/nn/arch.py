@@ -43,7 +43,7 @@ class SPANArch:
         _check_integer("nmodes", self.nmodes, 1, "Try 10.")
         if self.basis == "kernel":
             _check_integer("nelems", self.nelems, 2, "Try 4 or 8, or basis='bspline', which takes 1.")
-            if self.degree != 2:
+            if self.degree != 2 or not isinstance(self.degree, Integral):
                 raise ValueError(
                     f"span_arch['degree'] is {self.degree!r}; the kernel basis is quadratic and takes only 2. "
                     "Leave degree out, or choose basis='bspline', which takes any degree from 1."

@@ -1,15 +1,8 @@
-"""
-The two families of local basis functions.
-
-Shape letters, here and everywhere in the package: C stacked networks, B batch, D latent dimensions,
-N basis functions, M modes, A actions.
-"""
+"""The two families of local basis functions."""
 
 import torch as th
-from torch import nn
 
 from sb3_span.nn.arch import SPANArch
-from sb3_span.nn.stacked import pick
 
 
 def bspline_basis(z: th.Tensor, n_spans: int, degree: int) -> th.Tensor:
@@ -37,57 +30,33 @@ def bspline_basis(z: th.Tensor, n_spans: int, degree: int) -> th.Tensor:
     return values
 
 
-def kernel_basis(z: th.Tensor, centres: th.Tensor, scale: th.Tensor) -> th.Tensor:
+def kernel_basis(z: th.Tensor, nelems: int, scale: th.Tensor) -> th.Tensor:
     """
-    Evaluate quadratic B-spline bumps of a learned width at every input.
+    Evaluate quadratic B-spline bumps of a learned width, centred on a uniform grid, at every input.
 
     With ``t = |z - centre| * |scale|`` a bump is ``0.75 - t^2`` up to 0.5, ``0.5 (1.5 - t)^2`` up to 1.5,
     and 0 beyond; written as a difference of two truncated squares, which is the same function without a branch.
 
     :param z: Inputs in [0, 1], shape (C, B, D)
-    :param centres: Centres of the bumps, shape (N,)
+    :param nelems: Number of bumps N
     :param scale: Inverse widths; only the magnitude matters, shape (C, D)
     :return: Basis values, shape (C, B, D, N)
     """
+    centres = th.linspace(0, 1, nelems, device=z.device, dtype=z.dtype)
     t = ((z.unsqueeze(-1) - centres) * scale[:, None, :, None]).abs()
     return 0.5 * (1.5 - t).clamp(min=0).square() - 1.5 * (0.5 - t).clamp(min=0).square()
 
 
-class BSplineBasis(nn.Module):
+def basis_values(z: th.Tensor, scale: th.Tensor | None, arch: SPANArch) -> th.Tensor:
     """
-    B-splines of any degree on fixed uniform knots: ``nelems`` inner spans and one more at either end.
+    Evaluate the basis that a network's shape asks for.
 
-    :param arch: Its ``nelems`` and ``degree`` are used
+    :param z: Inputs in [0, 1], shape (C, B, D)
+    :param scale: The kernel basis' scales, shape (C, D); None for B-splines
+    :param arch: The network's shape
+    :return: Basis values, shape (C, B, D, N)
     """
-
-    def __init__(self, arch: SPANArch) -> None:
-        super().__init__()
-        self.n_spans = arch.nelems + 2
-        self.degree = arch.degree
-
-    def forward(self, z: th.Tensor, only: int | None = None) -> th.Tensor:
-        return bspline_basis(z, self.n_spans, self.degree)
-
-
-class KernelBasis(nn.Module):
-    """
-    Quadratic bumps on a uniform grid, with one learned inverse width for each latent dimension.
-
-    At the initial scale, ``nelems - 1``, the bumps overlap as B-splines do and at most 3 are non-zero.
-    A scale above three times that leaves gaps between the bumps, where whole modes are zero.
-
-    :param arch: Its ``nelems`` is used
-    :param latent_dim: Number of latent dimensions D
-    :param n_stack: Number of stacked networks C
-    """
-
-    centres: th.Tensor
-
-    def __init__(self, arch: SPANArch, latent_dim: int, n_stack: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(th.full((n_stack, latent_dim), float(arch.nelems - 1)))
-        # Not persistent: it follows from nelems, and SB3 does not sync it to target networks.
-        self.register_buffer("centres", th.linspace(0, 1, arch.nelems), persistent=False)
-
-    def forward(self, z: th.Tensor, only: int | None = None) -> th.Tensor:
-        return kernel_basis(z, self.centres, pick(self.scale, only))
+    if scale is not None:
+        return kernel_basis(z, arch.nelems, scale)
+    # nelems inner spans, and one more at either end.
+    return bspline_basis(z, arch.nelems + 2, arch.degree)

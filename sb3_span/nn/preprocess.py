@@ -36,6 +36,10 @@ class DenseSigmoid(StackedLinear):
         return super().forward(x, only).sigmoid()
 
 
+# Beyond it the variance of an input overflows.
+LARGEST = 1e15
+
+
 class NormSigmoid(nn.Module):
     """
     A normalisation that all networks of the stack share, then each one's own gain and offset, and a sigmoid.
@@ -51,14 +55,15 @@ class NormSigmoid(nn.Module):
 
     def forward(self, x: th.Tensor, only: int | None = None) -> th.Tensor:
         weight, bias = pick(self.weight, only), pick(self.bias, only)
+        x = x.clamp(-LARGEST, LARGEST)
         return (self.norm(x) * weight.unsqueeze(1) + bias.unsqueeze(1)).sigmoid()
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """A batch of one has no variance: torch refuses to train on it, this uses the running statistics."""
+    """Uses the running statistics also in training when a batch has none to give: with one sample, or with a NaN."""
 
     def forward(self, x: th.Tensor) -> th.Tensor:
-        if self.training and x.shape[0] < 2:
+        if self.training and (x.shape[0] < 2 or not x.isfinite().all()):
             return nn.functional.batch_norm(x, self.running_mean, self.running_var, eps=self.eps)
         return super().forward(x)
 

@@ -1,4 +1,9 @@
-"""The SPAN network: from an observation to its modes."""
+"""
+The SPAN network.
+
+Shape letters, here and everywhere in the package: C stacked networks, B batch, D latent dimensions, N basis functions,
+M modes, A actions.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +12,16 @@ import torch as th
 from torch import nn
 
 from sb3_span.nn.arch import SPANArch
-from sb3_span.nn.basis import BSplineBasis, KernelBasis
+from sb3_span.nn.basis import basis_values
 from sb3_span.nn.preprocess import make_preprocess
-from sb3_span.nn.stacked import pick
+from sb3_span.nn.stacked import StackedLinear, pick
 
 COEFFICIENT_STD = 0.1
 
 
 class SPAN(nn.Module):
     """
-    The body of a SPAN network. A linear layer on its modes makes it a complete one.
+    A SPAN network: from an input to its modes or, with ``output_dim``, to a linear map of them.
 
     ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)``.
 
@@ -26,6 +31,7 @@ class SPAN(nn.Module):
     :param input_dim: Number of features that enter
     :param span_arch: The network's shape: a dict with the fields of ``SPANArch``
     :param n_stack: Number of stacked networks C; None for a single network, whose output has no leading axis
+    :param output_dim: Number of outputs of a linear head; None for no head, the modes are the output
     """
 
     def __init__(
@@ -33,24 +39,26 @@ class SPAN(nn.Module):
         input_dim: int,
         span_arch: SPANArch | Mapping[str, Any] | None = None,
         n_stack: int | None = None,
+        output_dim: int | None = None,
     ) -> None:
         super().__init__()
-        self.arch = SPANArch.make(span_arch)
+        self.arch = arch = SPANArch.make(span_arch)
         self.input_dim = input_dim
-        self.latent_dim = self.arch.resolve_latent_dim(input_dim)
+        self.latent_dim = arch.resolve_latent_dim(input_dim)
         self.n_stack = n_stack
+        self.output_dim = output_dim
         stack = 1 if n_stack is None else n_stack
 
-        self.preprocess = make_preprocess(self.arch, input_dim, stack)
-        self.basis = KernelBasis(self.arch, self.latent_dim, stack) if self.arch.basis == "kernel" else BSplineBasis(self.arch)
+        self.preprocess = make_preprocess(arch, input_dim, stack)
+        # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
+        # leaves gaps between the bumps, where whole modes are zero.
+        scale = nn.Parameter(th.full((stack, self.latent_dim), float(arch.nelems - 1))) if arch.basis == "kernel" else None
+        self.scale: nn.Parameter | None
+        self.register_parameter("scale", scale)  # (C, D)
         # Every factor starts near 1, so that a product over many dimensions neither dies nor explodes.
-        shape = (stack, self.latent_dim, self.arch.n_basis, self.arch.nmodes)
+        shape = (stack, self.latent_dim, arch.n_basis, arch.nmodes)
         self.coefficients = nn.Parameter(th.empty(shape).normal_(1.0, COEFFICIENT_STD))  # (C, D, N, M)
-
-    @property
-    def output_dim(self) -> int:
-        """Number of modes M."""
-        return self.arch.nmodes
+        self.head = None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack)
 
     def extra_repr(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.arch.to_dict().items() if name != "latent_dim")
@@ -60,17 +68,32 @@ class SPAN(nn.Module):
         """
         :param x: Features, shape (B, input_dim)
         :param only: Evaluate this network of the stack alone
-        :return: Modes, shape (C, B, M) for a stack, (B, M) for a single network or with ``only``
+        :return: Modes or outputs: shape (C, B, M) or (C, B, output_dim) for a stack, without the leading axis for a
+            single network or with ``only``
         """
+        scale = None if self.scale is None else pick(self.scale, only)
         z = self.preprocess(x, only)  # (C, B, D)
-        values = self.basis(z, only)  # (C, B, D, N)
-        coefficients = pick(self.coefficients, only)  # (C, D, N, M)
-        factors = th.einsum("cbdn,cdnm->cdbm", values.expand(coefficients.shape[0], -1, -1, -1), coefficients)
-        modes = product(factors)  # (C, B, M)
-        return modes[0] if self.n_stack is None or only is not None else modes
+        values = basis_values(z, scale, self.arch)  # (C, B, D, N)
+        out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
+        if self.head is not None:
+            out = self.head(out, only)
+        return out[0] if self.n_stack is None or only is not None else out
 
 
-def product(factors: th.Tensor) -> th.Tensor:
+def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int) -> th.Tensor:
+    """
+    From basis values to modes: the weighted sum for each dimension, and the product of all sums.
+
+    :param values: Shape (C, B, D, N), or (1, B, D, N) for all networks alike
+    :param coefficients: Shape (C, D, N, M)
+    :param latent_dim: D as a number, which the shapes do not hold while they are traced
+    :return: Shape (C, B, M)
+    """
+    values = values.expand(coefficients.shape[0], -1, -1, -1)
+    return product(th.einsum("cbdn,cdnm->cdbm", values, coefficients), latent_dim)
+
+
+def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
     """
     Multiply over the latent dimensions, in a tree.
 
@@ -78,12 +101,14 @@ def product(factors: th.Tensor) -> th.Tensor:
     it stays right when a factor is zero or the product underflows.
 
     :param factors: Shape (C, D, B, M)
+    :param latent_dim: D
     :return: Shape (C, B, M)
     """
-    while factors.shape[1] > 1:
-        half, odd = divmod(factors.shape[1], 2)
+    while latent_dim > 1:
+        half, odd = divmod(latent_dim, 2)
         first, second, rest = factors.split([half, half, odd], dim=1)
         factors = first * second
         if odd:
             factors = th.cat([factors, rest], dim=1)
+        latent_dim = half + odd
     return factors.squeeze(1)

@@ -16,14 +16,14 @@ class _Clipped(th.optim.Optimizer):
 
     def __init__(self, params: Any, max_grad_norm: float, **kwargs: Any) -> None:
         super().__init__(params, **kwargs)
-        # In the groups it is part of the optimizer's state, and survives pickling.
-        for group in self.param_groups:
-            group["max_grad_norm"] = max_grad_norm
+        # Unlike the parameter groups, the defaults are pickled and yet not replaced by load_state_dict.
+        self.defaults["max_grad_norm"] = max_grad_norm
 
     def step(self, closure: Any = None) -> Any:
+        assert closure is None, "a closure computes gradients inside the step, after they were clipped"
         params = [param for group in self.param_groups for param in group["params"]]
-        th.nn.utils.clip_grad_norm_(params, self.param_groups[0]["max_grad_norm"])
-        return super().step(closure)
+        th.nn.utils.clip_grad_norm_(params, self.defaults["max_grad_norm"])
+        return super().step()
 
     def __reduce__(self) -> Any:
         # The class is made at run time, so pickle cannot find it by its name.
@@ -52,7 +52,8 @@ class GradientClipping(BasePolicy):
     """
 
     def __init__(self, *args: Any, max_grad_norm: float | None = None, **kwargs: Any) -> None:
-        if max_grad_norm is not None and not (isinstance(max_grad_norm, Real) and max_grad_norm > 0):
+        is_number = isinstance(max_grad_norm, Real) and not isinstance(max_grad_norm, bool)
+        if max_grad_norm is not None and not (is_number and max_grad_norm > 0):
             raise ValueError(
                 f"max_grad_norm is {max_grad_norm!r}; it must be a positive number, or None to leave the gradients "
                 "as they are. Try 10.0."
@@ -61,15 +62,13 @@ class GradientClipping(BasePolicy):
         super().__init__(*args, **kwargs)
 
     def _build(self, lr_schedule: Schedule) -> None:
-        if self.max_grad_norm is None:
-            super()._build(lr_schedule)  # type: ignore[misc]
-            return
-        plain_class, plain_kwargs = self.optimizer_class, self.optimizer_kwargs
-        self.optimizer_class = clipped(plain_class)
-        self.optimizer_kwargs = {**plain_kwargs, "max_grad_norm": self.max_grad_norm}
-        super()._build(lr_schedule)
+        asked_for = self.optimizer_class, self.optimizer_kwargs
+        if self.max_grad_norm is not None:
+            self.optimizer_class = clipped(self.optimizer_class)  # type: ignore[arg-type]
+            self.optimizer_kwargs = {**self.optimizer_kwargs, "max_grad_norm": self.max_grad_norm}
+        super()._build(lr_schedule)  # type: ignore[misc]
         # What is saved with the policy is what the user asked for.
-        self.optimizer_class, self.optimizer_kwargs = plain_class, plain_kwargs
+        self.optimizer_class, self.optimizer_kwargs = asked_for
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data = super()._get_constructor_parameters()

@@ -9,7 +9,7 @@ from stable_baselines3.common.preprocessing import get_action_dim
 from stable_baselines3.sac.policies import Actor
 from torch import nn
 
-from sb3_span.nn import SPAN, SPANArch, StackedLinear
+from sb3_span.nn import SPAN, SPANArch
 
 
 class SPANExtractor(nn.Module):
@@ -87,18 +87,15 @@ class SPANCritic(ContinuousCritic):
     def __init__(self, *, features_dim: int, span_arch: SPANArch, n_critics: int = 2, **kwargs: Any) -> None:
         super().__init__(net_arch=[], features_dim=features_dim, n_critics=0, **kwargs)
         self.n_critics = n_critics
-        self.qf = SPAN(features_dim + get_action_dim(self.action_space), span_arch, n_stack=n_critics)
-        self.qf_head = StackedLinear(span_arch.nmodes, 1, n_critics)
+        self.qf = SPAN(features_dim + get_action_dim(self.action_space), span_arch, n_stack=n_critics, output_dim=1)
 
     def forward(self, obs: th.Tensor, actions: th.Tensor) -> tuple[th.Tensor, ...]:
         # As in SB3: a features extractor that the actor shares learns from the actor's loss only.
         with th.set_grad_enabled(not self.share_features_extractor):
             features = self.extract_features(obs, self.features_extractor)
-        modes = self.qf(th.cat([features, actions], dim=1))  # (C, B, M)
-        return self.qf_head(modes).unbind()  # C times (B, 1)
+        return self.qf(th.cat([features, actions], dim=1)).unbind()  # C times (B, 1)
 
     def q1_forward(self, obs: th.Tensor, actions: th.Tensor) -> th.Tensor:
         with th.no_grad():
             features = self.extract_features(obs, self.features_extractor)
-        modes = self.qf(th.cat([features, actions], dim=1), only=0)
-        return self.qf_head(modes, only=0)[0]
+        return self.qf(th.cat([features, actions], dim=1), only=0)

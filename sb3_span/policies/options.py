@@ -11,7 +11,6 @@ from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
 from sb3_span.policies.registry import check_algorithm
 
-ROLES = ("pi", "vf", "qf")
 MLP_OPTIONS = ("net_arch", "activation_fn")
 
 
@@ -23,7 +22,7 @@ def split_by_role(span_arch: Mapping[str, Any] | None, roles: tuple[str, ...]) -
     :param roles: The roles that the algorithm's networks have
     :return: The shape of each role's network
     """
-    if not isinstance(span_arch, Mapping) or not any(key in ROLES for key in span_arch):
+    if not isinstance(span_arch, Mapping) or not any(isinstance(value, Mapping) for value in span_arch.values()):
         arch = SPANArch.make(span_arch)
         return {role: arch for role in roles}
     for key in span_arch:

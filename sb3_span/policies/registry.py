@@ -4,6 +4,7 @@ import sys
 
 from stable_baselines3 import A2C, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
 ALIAS = "SPANPolicy"
@@ -39,14 +40,23 @@ def check_algorithm(policy: BasePolicy) -> None:
     while frame.f_back is not None and frame.f_locals.get("self") is policy:
         frame = frame.f_back
     algorithm = frame.f_locals.get("self")
-    if not isinstance(algorithm, BaseAlgorithm):
+    if not isinstance(algorithm, BaseAlgorithm) or algorithm.policy_class is not type(policy):
         return
-    expected = next((_policies[cls] for cls in type(algorithm).__mro__ if cls in _policies), None)
-    if expected is None or isinstance(policy, expected):
+    expected = _policy_for(type(algorithm))
+    if expected is not None and isinstance(policy, expected):
         return
     name, given = type(algorithm).__name__, type(policy).__name__
     users = ", ".join(cls.__name__ for cls, right in _policies.items() if isinstance(policy, right))
-    raise ValueError(
-        f"{name} was given {given}, which is for {users}. Use {name}({expected.__name__}, env), or the string: "
-        f'{name}("{ALIAS}", env).'
-    )
+    if expected is None:
+        advice = (
+            f"There is no SPAN policy for {name}: use its own policies with features_extractor_class=SPANFeaturesExtractor."
+        )
+    else:
+        advice = f'Use {name}({expected.__name__}, env), or the string: {name}("{ALIAS}", env).'
+    raise ValueError(f"{name} was given {given}, which is for {users}. {advice}")
+
+
+def _policy_for(algorithm: type[BaseAlgorithm]) -> type[BasePolicy] | None:
+    known = next((_policies[cls] for cls in algorithm.__mro__ if cls in _policies), None)
+    # An on-policy algorithm that we do not know (one of sb3-contrib's, a user's) is taken to be like PPO.
+    return _policies[PPO] if known is None and issubclass(algorithm, OnPolicyAlgorithm) else known

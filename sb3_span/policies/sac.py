@@ -1,5 +1,7 @@
 """SPAN for SAC, and the MLP that it is compared with."""
 
+from typing import Any
+
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.sac.policies import SACPolicy
 
@@ -38,6 +40,10 @@ class ClippedMlpPolicy(GradientClipping, SACPolicy):
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        # SB3 leaves this out.
+        return {**super()._get_constructor_parameters(), "share_features_extractor": self.share_features_extractor}
 
 
 def _without_mlp_options(kwargs: dict) -> dict:

@@ -17,6 +17,7 @@ from sb3_span.nn import SPAN, SPANArch
         (dict(nelems=0, basis="bspline"), r"span_arch\['nelems'\] is 0; .* at least 1"),
         (dict(basis="fourier"), r"span_arch\['basis'\] is 'fourier'; choose one of \['kernel', 'bspline'\]"),
         (dict(degree=3), r"span_arch\['degree'\] is 3; the kernel basis is quadratic .* choose basis='bspline'"),
+        (dict(degree=2.0), r"span_arch\['degree'\] is 2.0; the kernel basis is quadratic"),
         (dict(degree=0, basis="bspline"), r"span_arch\['degree'\] is 0; .* at least 1"),
         (dict(degree=1.5, basis="bspline"), r"span_arch\['degree'\] is 1.5"),
         (dict(latent_dim=0), r"span_arch\['latent_dim'\] is 0; .* at least 1"),

@@ -38,12 +38,12 @@ def test_kernel_equals_scipy(scale):
         [BSpline.basis_element(c + width * np.array([-1.5, -0.5, 0.5, 1.5]), extrapolate=False)(GRID) for c in centres],
         axis=-1,
     )
-    values = kernel_basis(th.as_tensor(GRID)[None, :, None], th.as_tensor(centres), th.full((1, 1), scale, dtype=th.float64))
+    values = kernel_basis(th.as_tensor(GRID)[None, :, None], 8, th.full((1, 1), scale, dtype=th.float64))
     np.testing.assert_allclose(values[0, :, 0], np.nan_to_num(expected), atol=1e-12)
 
 
 def test_kernel_starts_with_three_bumps_at_most():
-    values = kernel_basis(th.as_tensor(GRID)[None, :, None], th.linspace(0, 1, 8), th.full((1, 1), 7.0))
+    values = kernel_basis(th.as_tensor(GRID)[None, :, None], 8, th.full((1, 1), 7.0))
     assert (values > 0).sum(-1).max() == 3
 
 
@@ -59,14 +59,14 @@ def test_kernel_gradient(scale):
     centres = th.linspace(0, 1, 5, dtype=th.float64)
     z = th.cat([th.rand(20, dtype=th.float64), centres + 0.3 / abs(scale)])[None, :, None].requires_grad_()
     scales = th.full((1, 1), scale, dtype=th.float64, requires_grad=True)
-    assert th.autograd.gradcheck(lambda z, s: kernel_basis(z, centres, s), (z, scales), eps=1e-8, atol=1e-4)
+    assert th.autograd.gradcheck(lambda z, s: kernel_basis(z, 5, s), (z, scales), eps=1e-8, atol=1e-4)
 
 
 @pytest.mark.parametrize("scale", [1e8, -1e20, 3e38])
 def test_kernel_with_a_scale_out_of_all_proportion(scale):
     z = th.tensor([0.0, 0.3, 0.5, 1.0])[None, :, None].requires_grad_()
     scales = th.full((1, 1), scale, requires_grad=True)
-    values = kernel_basis(z, th.linspace(0, 1, 3), scales)
+    values = kernel_basis(z, 3, scales)
     # On a centre the bump's height, elsewhere nothing; and nothing to learn.
     assert values[0, :, 0].tolist() == [[0.75, 0, 0], [0, 0, 0], [0, 0.75, 0], [0, 0, 0.75]]
     values.sum().backward()
@@ -77,4 +77,4 @@ def test_nan_stays_nan():
     z = th.tensor([[0.2, float("nan")]])
     assert bspline_basis(z, 4, 1)[0, 1].isnan().all()
     assert bspline_basis(z, 4, 1)[0, 0].isfinite().all()
-    assert kernel_basis(z[None], th.linspace(0, 1, 4), th.full((1, 2), 3.0))[0, 0, 1].isnan().all()
+    assert kernel_basis(z[None], 4, th.full((1, 2), 3.0))[0, 0, 1].isnan().all()

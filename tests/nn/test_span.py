@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sb3_span.nn import SPAN, SPANArch
 from sb3_span.nn.arch import PREPROCESSES
+from sb3_span.nn.basis import basis_values
 from sb3_span.nn.span import product
 
 KERNEL = dict(basis="kernel", nmodes=3, nelems=4)
@@ -22,9 +23,9 @@ def by_hand(net: SPAN, x: th.Tensor, network: int) -> th.Tensor:
     rows = []
     for sample in x:
         z = (w_pre @ sample + b_pre).sigmoid()
-        values = net.basis(z.expand(net.coefficients.shape[0], 1, -1))[network, 0]  # (D, N)
+        values = basis_values(z.expand(net.coefficients.shape[0], 1, -1), net.scale, net.arch)[network, 0]  # (D, N)
         modes = []
-        for j in range(net.output_dim):
+        for j in range(net.arch.nmodes):
             mode = th.ones((), dtype=x.dtype)
             for p in range(len(z)):
                 mode = mode * (values[p] @ net.coefficients[network, p, :, j])
@@ -45,6 +46,19 @@ def test_equals_the_definition(arch):
 
 
 @BOTH
+def test_head_is_linear_in_the_modes(arch):
+    net, x = SPAN(4, arch, n_stack=2, output_dim=5), th.randn(8, 4)
+    body = SPAN(4, arch, n_stack=2)
+    body.load_state_dict({name: value for name, value in net.state_dict().items() if not name.startswith("head")})
+    outputs = net(x)
+    assert outputs.shape == (2, 8, 5)
+    for network, modes in enumerate(body(x)):
+        expected = th.nn.functional.linear(modes, net.head.weight[network], net.head.bias[network])
+        th.testing.assert_close(outputs[network], expected)
+        th.testing.assert_close(net(x, only=network), expected)
+
+
+@BOTH
 def test_single_network_is_a_stack_of_one(arch):
     net, x = SPAN(4, arch), th.randn(8, 4)
     assert net(x).shape == (8, 3)
@@ -56,9 +70,9 @@ def test_single_network_is_a_stack_of_one(arch):
 @BOTH
 @pytest.mark.parametrize("scale", [None, -3.0, 1e6])
 def test_gradients(arch, scale):
-    net = SPAN(3, arch, n_stack=2).double()
+    net = SPAN(3, arch, n_stack=2, output_dim=2).double()
     if scale is not None and arch is KERNEL:
-        net.basis.scale.data.fill_(scale)
+        net.scale.data.fill_(scale)
     # A factor that is exactly zero everywhere, and one that is zero in one mode.
     net.coefficients.data[0, 1] = 0
     net.coefficients.data[1, 0, :, 1] = 0
@@ -75,10 +89,10 @@ def test_gradients(arch, scale):
 
 def test_product_gradient_survives_zeros_and_underflow():
     factors = th.tensor([1e-30, 1e-30, 0.5, 2.0, 1.0])[None, :, None, None].requires_grad_()
-    product(factors).sum().backward()
+    product(factors, 5).sum().backward()
     th.testing.assert_close(factors.grad.flatten()[:2], th.tensor([1e-30, 1e-30]), rtol=1e-5, atol=0)
     factors = th.tensor([3.0, 0.0, 5.0])[None, :, None, None].requires_grad_()
-    product(factors).sum().backward()
+    product(factors, 3).sum().backward()
     assert factors.grad.flatten().tolist() == [0.0, 15.0, 0.0]
 
 
@@ -87,7 +101,7 @@ def test_update_is_local_in_the_coefficients(arch):
     net = SPAN(3, {**arch, "nelems": 8})
     before = net.coefficients.detach().clone()
     x = th.randn(1, 3)
-    active = net.basis(net.preprocess(x))[0, 0] > 0  # (D, N)
+    active = basis_values(net.preprocess(x), net.scale, net.arch)[0, 0] > 0  # (D, N)
     assert 0 < active.sum() < active.numel()
     net(x).sum().backward()
     th.optim.Adam(net.parameters(), lr=0.1).step()
@@ -97,7 +111,7 @@ def test_update_is_local_in_the_coefficients(arch):
 
 
 @BOTH
-@pytest.mark.parametrize("preprocess", ["dense", "minmax", "none"])
+@pytest.mark.parametrize("preprocess", PREPROCESSES)
 @pytest.mark.parametrize("huge", [1e30, -1e30])
 def test_finite_for_huge_inputs(arch, preprocess, huge):
     net = SPAN(3, {**arch, "preprocess": preprocess})
@@ -114,6 +128,7 @@ def test_finite_for_huge_inputs(arch, preprocess, huge):
 def test_nan_input_gives_nan(arch, preprocess):
     net = SPAN(3, {**arch, "preprocess": preprocess}).train()
     net(th.randn(16, 3))
+    net(th.full((2, 3), float("nan")))  # leaves no trace in running statistics
     net.eval()
     x = th.randn(2, 3)
     x[1, 2] = float("nan")
@@ -142,7 +157,7 @@ def test_minmax_learns_the_range_and_ignores_what_is_not_finite():
 
 @BOTH
 def test_every_parameter_learns(arch):
-    net = SPAN(4, arch, n_stack=2)
+    net = SPAN(4, arch, n_stack=2, output_dim=2)
     before = copy.deepcopy(net.state_dict())
     (net(5 * th.randn(512, 4)) ** 2).sum().backward()  # wide enough to reach the outermost splines
     th.optim.SGD(net.parameters(), lr=1e-3).step()
@@ -151,15 +166,24 @@ def test_every_parameter_learns(arch):
 
 
 def test_state_is_made_of_parameters_with_readable_names():
-    names = set(SPAN(4, KERNEL).state_dict())
-    assert names == {"preprocess.weight", "preprocess.bias", "basis.scale", "coefficients"}
-    assert set(SPAN(4, BSPLINE).state_dict()) == names - {"basis.scale"}
+    names = {"preprocess.weight", "preprocess.bias", "scale", "coefficients", "head.weight", "head.bias"}
+    assert set(SPAN(4, KERNEL, output_dim=1).state_dict()) == names
+    assert set(SPAN(4, BSPLINE, output_dim=1).state_dict()) == names - {"scale"}
 
 
 @pytest.mark.parametrize("input_dim, latent_dim", [(128, 128), (129, 64), (512, 64)])
 def test_wide_inputs_are_projected_down(input_dim, latent_dim):
     assert SPAN(input_dim, KERNEL).latent_dim == latent_dim
     assert SPAN(input_dim, {**KERNEL, "latent_dim": 5}).latent_dim == 5
+
+
+@BOTH
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
+def test_can_be_traced(arch):
+    net = SPAN(5, arch, n_stack=2, output_dim=1)
+    traced = th.jit.trace(net, (th.randn(3, 5),))
+    x = th.randn(9, 5)
+    th.testing.assert_close(traced(x), net(x))
 
 
 def test_product_over_many_dimensions_neither_dies_nor_explodes():

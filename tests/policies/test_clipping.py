@@ -52,10 +52,24 @@ def test_sac_is_clipped_also_after_loading(policy, tmp_path):
         model.learn(1, reset_num_timesteps=False)
 
 
-def test_baseline_policy_keeps_its_option(tmp_path):
-    model = SAC(ClippedMlpPolicy, make("vector"), buffer_size=100, policy_kwargs=dict(max_grad_norm=2.0, net_arch=[4]))
+def test_loaded_weights_leave_the_limit_alone(tmp_path):
+    """What is asked for now counts, whatever the checkpoint was trained with."""
+    for old in (dict(), dict(max_grad_norm=10.0)):
+        SAC("SPANPolicy", make("vector"), buffer_size=100, policy_kwargs=old).save(tmp_path / "old")
+        model = SAC("SPANPolicy", make("vector"), buffer_size=100, policy_kwargs=dict(max_grad_norm=1.0))
+        model.set_parameters(tmp_path / "old")
+        custom = SAC.load(tmp_path / "old", custom_objects=dict(policy_kwargs=dict(max_grad_norm=1.0)))
+        for optimizer in (model.actor.optimizer, custom.critic.optimizer):
+            assert optimizer.defaults["max_grad_norm"] == 1.0
+            optimizer.step()
+
+
+def test_baseline_policy_keeps_its_options(tmp_path):
+    policy_kwargs = dict(max_grad_norm=2.0, net_arch=[4], share_features_extractor=True)
+    model = SAC(ClippedMlpPolicy, make("vector"), buffer_size=100, policy_kwargs=policy_kwargs)
     model.policy.save(tmp_path / "policy.pt")
     loaded = ClippedMlpPolicy.load(tmp_path / "policy.pt")
     assert loaded.max_grad_norm == 2.0
+    assert loaded.share_features_extractor is True
     assert loaded.optimizer_class is th.optim.Adam
     assert type(loaded.actor.optimizer) is clipped(th.optim.Adam)

@@ -1,7 +1,7 @@
 """A wrong call is told what came in, what is allowed and what to do."""
 
 import pytest
-from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_span import ClippedMlpPolicy, SPANActorCriticPolicy, SPANFeaturesExtractor, SPANPolicy
@@ -16,6 +16,7 @@ from tests.policies.envs import make
         (dict(span_arch=dict(pi=dict(nmodes=1.5))), r"In span_arch\['pi'\]: span_arch\['nmodes'\] is 1.5"),
         (dict(span_arch=dict(degree=1)), r"degree'\] is 1; the kernel basis is quadratic"),
         (dict(span_arch=dict(pi={}, nmodes=3)), r"span_arch has the key 'nmodes'; the networks here are \['pi', '.f'\]"),
+        (dict(span_arch=dict(actor=dict(nmodes=3))), r"span_arch has the key 'actor'; the networks here are \['pi', '.f'\]"),
         (dict(net_arch=[64, 64]), r"got net_arch=\[64, 64\], .* Pass span_arch=dict\(nmodes=..., nelems=...\) instead"),
         (dict(activation_fn=None), r"got activation_fn=None, which shapes an MLP"),
     ],
@@ -33,7 +34,7 @@ def test_role_of_another_algorithm():
         SAC("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=dict(vf=dict(nmodes=3))))
 
 
-@pytest.mark.parametrize("max_grad_norm", [0, -1.0, "10", float("nan")])
+@pytest.mark.parametrize("max_grad_norm", [0, -1.0, "10", True, float("nan")])
 @pytest.mark.parametrize("policy", [SPANPolicy, ClippedMlpPolicy])
 def test_wrong_max_grad_norm(policy, max_grad_norm):
     with pytest.raises(ValueError, match=r"max_grad_norm is .*; it must be a positive number, or None .* Try 10.0"):
@@ -70,6 +71,21 @@ def test_wrong_class_for_the_algorithm(algo, policy, right):
         algo(policy, make("vector"))
 
 
+@pytest.mark.parametrize("algo, policy", [(TD3, SPANPolicy), (DDPG, SPANActorCriticPolicy), (DQN, SPANPolicy)])
+def test_algorithm_without_a_span_policy(algo, policy):
+    env = make("vector", "discrete" if algo is DQN else "box")
+    with pytest.raises(ValueError, match=rf"There is no SPAN policy for {algo.__name__}: .*=SPANFeaturesExtractor"):
+        algo(policy, env)
+
+
+class Teaching(SAC):
+    """Builds a second policy, of another family, beside its own."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.teacher = SPANActorCriticPolicy(self.observation_space, self.action_space, lambda _: 1e-3)
+
+
 def test_right_class_is_never_refused():
     """Subclasses, and policies that are built by hand, even while another algorithm is training."""
 
@@ -80,4 +96,5 @@ def test_right_class_is_never_refused():
             return True
 
     SAC(MyPolicy, make("vector"), buffer_size=100).learn(2, callback=BuildPolicy())
+    Teaching("SPANPolicy", make("vector"), buffer_size=100)
     MyPPO("SPANPolicy", make("vector"), n_steps=8, batch_size=8)
