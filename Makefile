@@ -49,3 +49,8 @@ figures: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info docs/_build quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The kernel's tests with AddressSanitizer and undefined-behaviour checks, and the kernel alone under valgrind. Needs gcc and valgrind.
+.PHONY: memory-checks
+memory-checks: $(INSTALLED)
+	$(BIN)/python tests/nn/memory_checks.py

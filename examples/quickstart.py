@@ -19,18 +19,16 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch as th
-import yaml
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rl_zoo3.utils import get_class_by_name
-from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.report import steps_to_threshold
+from sb3_span.zoo import make_agent
 
 ENV_ID = "CartPole-v1"
 SOLVED = 475
@@ -59,18 +57,10 @@ class Evaluate(BaseCallback):
         return True
 
 
-def make_model(method: str, seed: int) -> PPO:
-    hyperparams = yaml.safe_load((HYPERPARAMS / f"{method}.yml").read_text())[ENV_ID]
-    del hyperparams["n_timesteps"]
-    env = make_vec_env(ENV_ID, n_envs=hyperparams.pop("n_envs"), seed=seed)
-    policy = hyperparams.pop("policy")
-    return PPO(get_class_by_name(policy) if "." in policy else policy, env, seed=seed, device="cpu", **hyperparams)
-
-
 def train(method: str, seed: int, args: argparse.Namespace, report: Any) -> dict[str, Any]:
     """One run, in a process of its own."""
     th.set_num_threads(1)
-    model = make_model(method, seed)
+    model = make_agent(HYPERPARAMS / f"{method}.yml", ENV_ID, seed)
     evaluate = Evaluate(args.eval_every, args.eval_episodes, seed, report)
     start = time.monotonic()
     model.learn(args.steps, callback=evaluate)

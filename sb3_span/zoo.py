@@ -1,21 +1,49 @@
 """
-SPAN inside the RL Zoo's hyperparameter search.
+SPAN inside the RL Zoo.
 
-``rl_zoo3.train -optimize`` keeps its samplers in tables by algorithm. They draw an MLP's layers, whatever the policy.
-Importing this module makes them draw ``span_arch`` when the search is over a SPAN policy, and leaves them alone
-when it is not. ``import sb3_span`` does so by itself when the Zoo is loaded already, as it is in ``rl_zoo3.train``.
+For agents: ``make_agent`` builds one from a Zoo file, in a script.
+
+For searches: ``rl_zoo3.train -optimize`` keeps its samplers in tables by algorithm. They draw an MLP's layers, whatever
+the policy. Importing this module makes them draw ``span_arch`` when the search is over a SPAN policy, and leaves them
+alone when it is not. ``import sb3_span`` does so by itself when the Zoo is loaded already, as it is in ``rl_zoo3.train``.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import optuna
+import yaml
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.utils import ALGOS, get_class_by_name
-from stable_baselines3 import SAC
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
 from sb3_span.policies.registry import ALIAS, is_supported
+
+
+def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any) -> BaseAlgorithm:
+    """
+    The agent that a Zoo file describes, with its environments, as ``rl_zoo3.train`` would build it.
+
+    :param hyperparams: A Zoo file, such as ``hyperparams/span.yml``
+    :param env_id: The environment, which has an entry in the file
+    :param seed: Seed of the agent and of the environments
+    :param overrides: Arguments of the algorithm that replace those of the file
+    """
+    entries = yaml.safe_load(Path(hyperparams).read_text())
+    if env_id not in entries:
+        known = [name for name, entry in entries.items() if "policy_kwargs" in entry]
+        raise ValueError(f"{hyperparams} has no entry for {env_id!r}; it has {known}.")
+    entry = {**entries[env_id], **overrides}
+    del entry["n_timesteps"]
+    algorithm = SAC if "buffer_size" in entry else PPO
+    policy = entry.pop("policy")
+    env = make_vec_env(env_id, n_envs=entry.pop("n_envs", 1), seed=seed)
+    return algorithm(get_class_by_name(policy) if "." in policy else policy, env, seed=seed, device="cpu", **entry)
+
 
 Sampler = Callable[[Any, int, int, dict], dict[str, Any]]
 Converter = Callable[[dict[str, Any]], dict[str, Any]]

@@ -13,7 +13,9 @@ from torch import nn
 
 from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.basis import basis_values
+from sb3_span.nn.native import can_run, native_span, supports
 from sb3_span.nn.preprocess import make_preprocess
+from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import StackedLinear, pick
 
 COEFFICIENT_STD = 0.1
@@ -49,6 +51,7 @@ class SPAN(nn.Module):
         self.output_dim = output_dim
         stack = 1 if n_stack is None else n_stack
 
+        self.has_native = supports(arch)
         self.preprocess = make_preprocess(arch, input_dim, stack)
         # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
         # leaves gaps between the bumps, where whole modes are zero.
@@ -58,7 +61,8 @@ class SPAN(nn.Module):
         # Every factor starts near 1, so that a product over many dimensions neither dies nor explodes.
         shape = (stack, self.latent_dim, arch.n_basis, arch.nmodes)
         self.coefficients = nn.Parameter(th.empty(shape).normal_(1.0, COEFFICIENT_STD))  # (C, D, N, M)
-        self.head = None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack)
+        self.head: StackedLinear | None
+        self.register_module("head", None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack))
 
     def extra_repr(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.arch.to_dict().items() if name != "latent_dim")
@@ -71,44 +75,21 @@ class SPAN(nn.Module):
         :return: Modes or outputs: shape (C, B, M) or (C, B, output_dim) for a stack, without the leading axis for a
             single network or with ``only``
         """
-        scale = None if self.scale is None else pick(self.scale, only)
-        z = self.preprocess(x, only)  # (C, B, D)
-        values = basis_values(z, scale, self.arch)  # (C, B, D, N)
-        out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
-        if self.head is not None:
-            out = self.head(out, only)
+        if self.has_native and can_run(x, self.coefficients):
+            out = native_span(self.arch, x, self._native_parameters(), only)
+        else:
+            scale = None if self.scale is None else pick(self.scale, only)
+            z = self.preprocess(x, only)  # (C, B, D)
+            values = basis_values(z, scale, self.arch)  # (C, B, D, N)
+            out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
+            if self.head is not None:
+                out = self.head(out, only)
         return out[0] if self.n_stack is None or only is not None else out
 
-
-def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int) -> th.Tensor:
-    """
-    From basis values to modes: the weighted sum for each dimension, and the product of all sums.
-
-    :param values: Shape (C, B, D, N), or (1, B, D, N) for all networks alike
-    :param coefficients: Shape (C, D, N, M)
-    :param latent_dim: D as a number, which the shapes do not hold while they are traced
-    :return: Shape (C, B, M)
-    """
-    values = values.expand(coefficients.shape[0], -1, -1, -1)
-    return product(th.einsum("cbdn,cdnm->cdbm", values, coefficients), latent_dim)
-
-
-def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
-    """
-    Multiply over the latent dimensions, in a tree.
-
-    The gradient of a factor is then a product of the other factors, without the division of ``torch.prod``'s:
-    it stays right when a factor is zero or the product underflows.
-
-    :param factors: Shape (C, D, B, M)
-    :param latent_dim: D
-    :return: Shape (C, B, M)
-    """
-    while latent_dim > 1:
-        half, odd = divmod(latent_dim, 2)
-        first, second, rest = factors.split([half, half, odd], dim=1)
-        factors = first * second
-        if odd:
-            factors = th.cat([factors, rest], dim=1)
-        latent_dim = half + odd
-    return factors.squeeze(1)
+    def _native_parameters(self) -> tuple[th.Tensor | None, ...]:
+        # Straight from the dictionaries: a module's attributes take longer to look up than the kernel takes for one sample.
+        own, modules = self._parameters, self._modules
+        w_pre, b_pre = modules["preprocess"]._parameters.values()  # type: ignore[union-attr]
+        head = modules["head"]
+        head_weight, head_bias = (None, None) if head is None else head._parameters.values()
+        return w_pre, b_pre, own["scale"], own["coefficients"], head_weight, head_bias

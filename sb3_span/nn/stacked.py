@@ -17,6 +17,16 @@ def pick(parameter: th.Tensor, only: int | None) -> th.Tensor:
     return parameter if only is None else parameter[only : only + 1]
 
 
+def stacked_linear(x: th.Tensor, weight: th.Tensor, bias: th.Tensor) -> th.Tensor:
+    """
+    :param x: One input for all layers, shape (B, I), or one each, shape (C, B, I)
+    :param weight: Shape (C, O, I)
+    :param bias: Shape (C, O)
+    :return: Shape (C, B, O)
+    """
+    return th.baddbmm(bias.unsqueeze(1), x.expand(weight.shape[0], -1, -1), weight.transpose(1, 2))
+
+
 class StackedLinear(nn.Module):
     """
     C linear layers side by side, each initialised like ``nn.Linear``.
@@ -46,6 +56,4 @@ class StackedLinear(nn.Module):
         :param only: Evaluate this layer alone
         :return: Shape (C, B, output_dim); C is 1 with ``only``
         """
-        weight, bias = pick(self.weight, only), pick(self.bias, only)
-        x = x.expand(weight.shape[0], -1, -1)
-        return th.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+        return stacked_linear(x, pick(self.weight, only), pick(self.bias, only))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sb3_span.nn import SPAN, SPANArch
 from sb3_span.nn.arch import PREPROCESSES
 from sb3_span.nn.basis import basis_values
-from sb3_span.nn.span import product
+from sb3_span.nn.splines import product
 
 KERNEL = dict(basis="kernel", nmodes=3, nelems=4)
 BSPLINE = dict(basis="bspline", nmodes=3, nelems=2, degree=2)

@@ -1,0 +1,52 @@
+/* A stack of SPAN networks, forward and backward, on float32 arrays. Plain C99 on raw pointers.
+ *
+ * Shape letters as in the Python code: C stacked networks, B batch, I inputs, D latent dimensions, N basis functions,
+ * M modes, O outputs of the linear head. All arrays are dense and row-major.
+ */
+#ifndef SPAN_KERNEL_H
+#define SPAN_KERNEL_H
+
+#include <stddef.h>
+
+enum { SPAN_BUMPS = 0 }; /* any other value of SpanShape.degree is the degree of B-splines, 1 to 3 */
+
+typedef struct {
+    int stack, batch, inputs, latent, basis, modes, outputs; /* C B I D N M O; O = 0 is a body without a head */
+    int degree;                                              /* SPAN_BUMPS, or the degree of the B-splines */
+} SpanShape;
+
+typedef struct {
+    const float *x;      /* (B, I), the same for all networks */
+    const float *w_pre;  /* (C, D, I) */
+    const float *b_pre;  /* (C, D) */
+    const float *scale;  /* (C, D), for bumps only */
+    const float *coef;   /* (C, D, N, M) */
+    const float *head_w; /* (C, O, M), with a head only */
+    const float *head_b; /* (C, O) */
+} SpanInputs;
+
+typedef struct { /* where the gradients go; x may be NULL, and w_pre may be NULL, which leaves out all parameters */
+    float *x, *w_pre, *b_pre, *scale, *coef, *head_w, *head_b;
+} SpanGradients;
+
+typedef struct {
+    const char *name; /* the instructions it is compiled for */
+    int lanes;        /* floats in a vector */
+    /* out: (C, B, O), or (C, B, M) without a head. z: (C, B, 2, D rounded up to lanes), what the backward pass needs; NULL when
+     * there will be none.
+     * Both return 0, or -1 when there is no memory. */
+    int (*forward)(const SpanShape *, const SpanInputs *, float *out, float *z);
+    int (*backward)(const SpanShape *, const SpanInputs *, const float *z, const float *grad_out, const SpanGradients *);
+} SpanKernel;
+
+#if defined(__x86_64__)
+extern const SpanKernel span_kernel_avx512, span_kernel_avx2;
+#endif
+extern const SpanKernel span_kernel_baseline;
+
+/* The widest kernel that this machine can run. */
+const SpanKernel *span_kernel_best(void);
+
+static inline size_t span_round_up(size_t n, size_t lanes) { return (n + lanes - 1) / lanes * lanes; }
+
+#endif

@@ -1,0 +1,15 @@
+/* The kernel for x86-64 processors with AVX2 and FMA. */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+#define LANES 8
+#include "span_kernel_body.h"
+const SpanKernel span_kernel_avx2 = {"avx2", LANES, forward, backward};
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif
+typedef int span_not_empty; /* for other processors: a source file must not be empty */

@@ -1,0 +1,569 @@
+/* The kernel for one width of vectors. The files span_kernel_*.c include it, each with its own LANES and names.
+ *
+ * How the work is laid out:
+ * - Vectors run over latent dimensions where those are independent (preprocessing, basis values), and over modes where
+ *   modes are (factors and their product). Parameters are copied to scratch memory once a call, padded to whole vectors.
+ * - For each sample the non-zero basis values of all dimensions are found first ("taps": a first index and K values), then each
+ *   dimension's factor is a short sum of K rows of coefficients, multiplied into the running product.
+ * - The backward pass has kept z only. It computes taps and factors again, with the products of all factors before each
+ *   one; walking back it has the product of all factors behind. No division, so zero factors are nothing special.
+ * - K is 3 for bumps at their initial scale and 4 once the scale has shrunk, which it does: both are compiled specially,
+ *   and any other K works.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "span_kernel.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float Vec __attribute__((vector_size(4 * LANES)));
+typedef int Ints __attribute__((vector_size(4 * LANES)));
+typedef Vec Loose __attribute__((aligned(4), may_alias)); /* anywhere in memory; as fast as aligned where it is */
+typedef Ints LooseInts __attribute__((aligned(4), may_alias));
+
+INLINE Vec load(const float *p) { return *(const Loose *)p; }
+INLINE void store(float *p, Vec v) { *(Loose *)p = v; }
+INLINE void store_ints(int *p, Ints v) { *(LooseInts *)p = v; }
+INLINE Vec fill(float value) { return (Vec){0} + value; }
+INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~mask & (Ints)b)); }
+
+#define Real Vec
+#define Whole Ints
+#define span_select choose
+#define span_whole(x) __builtin_convertvector(x, Ints)
+#define span_real(i) __builtin_convertvector(i, Vec)
+#define span_upper_half(x) ((Vec)((Ints)(x) & ~0xfff))
+#include "span_spline.h"
+
+/* All bits set, which read as a float is a NaN, where x is a NaN or infinite. */
+INLINE Ints not_finite(Vec x) { return ~(span_magnitude(x) <= FLT_MAX); }
+
+INLINE float sum_lanes(Vec v) {
+    typedef float Quad __attribute__((vector_size(16)));
+    Quad parts[LANES / 4], sum = {0};
+    memcpy(parts, &v, sizeof v);
+    for (int i = 0; i < LANES / 4; i++) sum += parts[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* ---------------------------------------------------------------- one network's parameters, padded to whole vectors */
+
+typedef struct {
+    int inputs, latent, basis, modes, outputs, degree; /* I D N M O */
+    int latent_pad, modes_pad, inputs_pad;             /* rounded up to vectors */
+    int taps;                                          /* the largest K of all dimensions */
+    float grid;                                        /* grid points a unit of z */
+    float *w_pre;                                      /* (I, latent_pad): transposed */
+    float *w_pre_rows;                                 /* (D, inputs_pad), backward only */
+    float *b_pre;                                      /* (latent_pad) */
+    float *slope;                                      /* scale / grid */
+    float *reach;                                      /* half the support of a bump, in grid points */
+    float *last;                                       /* the largest first index, as a float */
+    int *dim_taps;                                     /* K of each dimension */
+    float *coef;                                       /* (D, N, modes_pad) */
+    float *head_w;                                     /* (O, modes_pad) */
+} Network;
+
+/* Scratch memory is one block, handed out piece by piece. */
+typedef struct {
+    char *next;
+} Arena;
+
+static void *take(Arena *arena, size_t count) {
+    void *piece = arena->next;
+    arena->next += span_round_up(count * sizeof(float), 64);
+    return piece;
+}
+
+static size_t piece(size_t count) { return span_round_up(count * sizeof(float), 64); }
+
+static size_t network_bytes(const SpanShape *s) {
+    size_t latent = span_round_up(s->latent, LANES), modes = span_round_up(s->modes, LANES);
+    size_t inputs = span_round_up(s->inputs, LANES);
+    return piece(s->inputs * latent) + piece(s->latent * inputs) + 5 * piece(latent) +
+           piece((size_t)s->latent * s->basis * modes) + piece((size_t)s->outputs * modes);
+}
+
+static Network make_network(const SpanShape *s, Arena *arena) {
+    Network n = {.inputs = s->inputs, .latent = s->latent, .basis = s->basis, .modes = s->modes, .outputs = s->outputs};
+    n.degree = s->degree;
+    n.latent_pad = (int)span_round_up(s->latent, LANES);
+    n.modes_pad = (int)span_round_up(s->modes, LANES);
+    n.inputs_pad = (int)span_round_up(s->inputs, LANES);
+    n.grid = s->degree == SPAN_BUMPS ? (float)(s->basis - 1) : (float)(s->basis - s->degree);
+    n.w_pre = take(arena, (size_t)n.inputs * n.latent_pad);
+    n.w_pre_rows = take(arena, (size_t)n.latent * n.inputs_pad);
+    n.b_pre = take(arena, n.latent_pad);
+    n.slope = take(arena, n.latent_pad);
+    n.reach = take(arena, n.latent_pad);
+    n.last = take(arena, n.latent_pad);
+    n.dim_taps = take(arena, n.latent_pad);
+    n.coef = take(arena, (size_t)n.latent * n.basis * n.modes_pad);
+    n.head_w = take(arena, (size_t)n.outputs * n.modes_pad);
+    return n;
+}
+
+static void copy_padded(float *restrict to, const float *restrict from, size_t rows, size_t width, size_t padded) {
+    for (size_t r = 0; r < rows; r++) { /* rows are short: a call of memcpy for each would cost more */
+        for (size_t i = 0; i < width; i++) to[r * padded + i] = from[r * width + i];
+        for (size_t i = width; i < padded; i++) to[r * padded + i] = 0.0f;
+    }
+}
+
+/* How many bumps can be above zero at one point, and how far they reach: from the learned scale of a dimension. */
+static void measure_bumps(Network *n, int k, float scale) {
+    float magnitude = fabsf(scale);
+    /* A scale of almost nothing makes every bump reach everywhere; a NaN must not become a number of taps. */
+    float reach = magnitude > 1e-6f * n->grid ? 1.5f * n->grid / magnitude : 1.5e6f;
+    int taps = 2.0f * reach < (float)n->basis ? (int)ceilf(2.0f * reach) : n->basis;
+    n->slope[k] = scale / n->grid;
+    n->reach[k] = reach;
+    n->dim_taps[k] = taps < 1 ? 1 : taps;
+    n->last[k] = (float)(n->basis - n->dim_taps[k]);
+}
+
+static void load_network(Network *n, const SpanInputs *in, int c, int for_backward) {
+    const float *w_pre = in->w_pre + (size_t)c * n->latent * n->inputs, *b_pre = in->b_pre + (size_t)c * n->latent;
+    for (int i = 0; i < n->inputs; i++) {
+        float *column = n->w_pre + (size_t)i * n->latent_pad;
+        for (int k = 0; k < n->latent; k++) column[k] = w_pre[(size_t)k * n->inputs + i];
+        for (int k = n->latent; k < n->latent_pad; k++) column[k] = 0.0f;
+    }
+    copy_padded(n->b_pre, b_pre, 1, n->latent, n->latent_pad);
+    n->taps = 1;
+    for (int k = 0; k < n->latent_pad; k++) {
+        if (n->degree == SPAN_BUMPS)
+            measure_bumps(n, k, k < n->latent ? in->scale[(size_t)c * n->latent + k] : n->grid);
+        else
+            n->dim_taps[k] = n->degree + 1;
+        if (n->dim_taps[k] > n->taps) n->taps = n->dim_taps[k];
+    }
+    size_t rows = (size_t)n->latent * n->basis;
+    copy_padded(n->coef, in->coef + c * rows * n->modes, rows, n->modes, n->modes_pad);
+    if (n->outputs) {
+        size_t size = (size_t)n->outputs * n->modes;
+        copy_padded(n->head_w, in->head_w + c * size, n->outputs, n->modes, n->modes_pad);
+    }
+    if (for_backward) copy_padded(n->w_pre_rows, w_pre, n->latent, n->inputs, n->inputs_pad);
+}
+
+/* ---------------------------------------------------------------- z = sigmoid(W_pre x + b_pre) */
+
+/* exp(-a) as 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. Beyond the bounds 2^n is 0 or infinite. */
+INLINE Vec exp_minus(Vec a) {
+    Vec x = -a;
+    x = choose(x < -88.1f, fill(-88.1f), x);
+    x = choose(x > 88.8f, fill(88.8f), x);
+    Vec scaled = choose(x == x, x * 1.44269504f, fill(0.0f)); /* a NaN has no integer; it survives in x */
+    Ints n = span_whole(scaled + choose(scaled < 0.0f, fill(-0.5f), fill(0.5f)));
+    Vec nf = span_real(n), r = (x - nf * 0.693359375f) + nf * 2.12194440e-4f;
+    Vec y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    return y * (Vec)((n + 127) << 23);
+}
+
+/* z, and for the backward pass its slope behind it. Near z = 1 the slope z (1 - z) would be lost to rounding. */
+INLINE void put_sigmoid(float *z, int width, Vec a, const int for_backward) {
+    Vec e = exp_minus(a), value = 1.0f / (1.0f + e);
+    store(z, value);
+    if (for_backward) store(z + width, choose(e < 1.0f, e * value * value, value * (1.0f - value)));
+}
+
+/* Four samples at a time, so that a row of weights is loaded once for the four. A sample's row of z has latent_pad floats,
+ * and for the backward pass as many again. */
+INLINE void preprocess(const Network *n, const float *x, int batch, float *z, const int for_backward) {
+    const int width = n->latent_pad, inputs = n->inputs, stride = width * (1 + for_backward);
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *x0 = x + (size_t)b * inputs, *x1 = x0 + inputs, *x2 = x1 + inputs, *x3 = x2 + inputs;
+        for (int k = 0; k < width; k += LANES) {
+            Vec a0 = load(n->b_pre + k), a1 = a0, a2 = a0, a3 = a0;
+            for (int i = 0; i < inputs; i++) {
+                Vec w = load(n->w_pre + (size_t)i * width + k);
+                a0 += x0[i] * w, a1 += x1[i] * w, a2 += x2[i] * w, a3 += x3[i] * w;
+            }
+            float *row = z + (size_t)b * stride + k;
+            put_sigmoid(row, width, a0, for_backward), put_sigmoid(row + stride, width, a1, for_backward);
+            put_sigmoid(row + 2 * stride, width, a2, for_backward), put_sigmoid(row + 3 * stride, width, a3, for_backward);
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < width; k += LANES) {
+            Vec a = load(n->b_pre + k);
+            for (int i = 0; i < inputs; i++) a += x[(size_t)b * inputs + i] * load(n->w_pre + (size_t)i * width + k);
+            put_sigmoid(z + (size_t)b * stride + k, width, a, for_backward);
+        }
+}
+
+/* ---------------------------------------------------------------- taps: the non-zero basis values of one sample */
+
+typedef struct {
+    int *first;      /* (latent_pad): index of the first */
+    float *value;    /* (K, latent_pad) */
+    float *by_z;     /* the same shape: derivative by z; NULL in the forward pass */
+    float *by_scale; /* derivative by scale, bumps only */
+} Taps;
+
+static size_t taps_bytes(const SpanShape *s) {
+    size_t latent = span_round_up(s->latent, LANES);
+    int most = s->degree == SPAN_BUMPS ? s->basis : s->degree + 1;
+    return piece(latent) + 3 * piece(most * latent);
+}
+
+static Taps make_taps(const SpanShape *s, Arena *arena, int for_backward) {
+    size_t latent = span_round_up(s->latent, LANES), count = latent * (s->degree == SPAN_BUMPS ? s->basis : s->degree + 1);
+    Taps t = {.first = take(arena, latent), .value = take(arena, count)};
+    if (for_backward) t.by_z = take(arena, count), t.by_scale = take(arena, count);
+    return t;
+}
+
+INLINE void find_bumps(const Network *n, const float *z, const Taps *t, const int taps, const int for_backward) {
+    const int width = n->latent_pad;
+    const float grid = n->grid, step = 1.0f / grid;
+    for (int k = 0; k < width; k += LANES) {
+        Vec at_z = load(z + k), slope = load(n->slope + k);
+        Ints first = span_index(at_z * grid - load(n->reach + k) + 1.0f, load(n->last + k));
+        store_ints(t->first + k, first);
+        Vec distance = span_distance(at_z, grid, first); /* to the first bump, in grid points */
+        for (int i = 0; i < taps; i++, distance -= 1.0f) {
+            Vec at = distance * slope;
+            store(t->value + i * width + k, span_bump(at));
+            if (for_backward) {
+                Vec by_t = span_bump_slope(at);
+                store(t->by_z + i * width + k, by_t * slope * grid);
+                store(t->by_scale + i * width + k, by_t * distance * step);
+            }
+        }
+    }
+}
+
+INLINE void find_bsplines(const Network *n, const float *z, const Taps *t, const int degree, const int for_backward) {
+    const int width = n->latent_pad;
+    const float grid = n->grid;
+    for (int k = 0; k < width; k += LANES) {
+        Vec at_z = load(z + k);
+        Ints first = span_index(at_z * grid, fill(grid - 1.0f));
+        store_ints(t->first + k, first);
+        Vec fraction = span_distance(at_z, grid, first); /* of the knot span */
+        for (int i = 0; i <= degree; i++) {
+            store(t->value + i * width + k, span_bspline(degree, i, fraction));
+            if (for_backward) store(t->by_z + i * width + k, span_bspline_slope(degree, i, fraction) * grid);
+        }
+    }
+}
+
+INLINE void find_taps(const Network *n, const float *z, const Taps *t, const int for_backward) {
+    switch (n->degree) {
+        case 1: find_bsplines(n, z, t, 1, for_backward); break;
+        case 2: find_bsplines(n, z, t, 2, for_backward); break;
+        case 3: find_bsplines(n, z, t, 3, for_backward); break;
+        default:
+            if (n->taps == 3)
+                find_bumps(n, z, t, 3, for_backward);
+            else if (n->taps == 4)
+                find_bumps(n, z, t, 4, for_backward);
+            else
+                find_bumps(n, z, t, n->taps, for_backward);
+    }
+}
+
+/* ---------------------------------------------------------------- modes of one sample */
+
+/* The coefficients that the taps of dimension k fall on: K rows of modes_pad. */
+INLINE size_t row_of(const Network *n, const Taps *t, int k) { return ((size_t)k * n->basis + t->first[k]) * n->modes_pad; }
+
+/* Modes are worked on one or two vectors at a time: `pair` is a constant wherever these functions are inlined. */
+#define FOR_PAIRS(modes_pad, work)                                                        \
+    for (int m = 0; m < (modes_pad); m += 2 * LANES) {                                    \
+        if (m + LANES < (modes_pad)) { enum { pair = 1 }; work; } else { enum { pair = 0 }; work; } \
+    }
+
+/* A vector of factors: for each mode a sum of K rows. */
+INLINE Vec weigh(const float *rows, size_t stride, const float *value, int width, const int taps) {
+    Vec sum = value[0] * load(rows);
+    for (int i = 1; i < taps; i++) sum += value[i * width] * load(rows + i * stride);
+    return sum;
+}
+
+INLINE Vec factor_of(const float *rows, size_t stride, const float *value, int width, int taps) {
+    if (taps == 3) return weigh(rows, stride, value, width, 3);
+    if (taps == 4) return weigh(rows, stride, value, width, 4);
+    return weigh(rows, stride, value, width, taps);
+}
+
+/* modes[j] = the product of the factors; for the backward pass each factor is kept, and the product of those before it. */
+INLINE void multiply(const Network *n, const Taps *t, float *modes, float *factors, float *before, int m, const int pair,
+                     const int for_backward) {
+    const int stride = n->modes_pad, width = n->latent_pad;
+    Vec product0 = fill(1.0f), product1 = product0;
+    for (int k = 0; k < n->latent; k++) {
+        const float *rows = n->coef + row_of(n, t, k) + m;
+        Vec factor0 = factor_of(rows, stride, t->value + k, width, n->dim_taps[k]), factor1 = factor0;
+        if (pair) factor1 = factor_of(rows + LANES, stride, t->value + k, width, n->dim_taps[k]);
+        if (for_backward) {
+            size_t at = (size_t)k * stride + m;
+            store(factors + at, factor0), store(before + at, product0);
+            if (pair) store(factors + at + LANES, factor1), store(before + at + LANES, product1);
+        }
+        product0 *= factor0;
+        if (pair) product1 *= factor1;
+    }
+    store(modes + m, product0);
+    if (pair) store(modes + m + LANES, product1);
+}
+
+static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *z) {
+    size_t modes_pad = span_round_up(s->modes, LANES);
+    size_t z_floats = z ? 0 : (size_t)s->batch * span_round_up(s->latent, LANES);
+    char *memory = malloc(network_bytes(s) + taps_bytes(s) + piece(modes_pad) + piece(z_floats) + 64);
+    if (!memory) return -1;
+    Arena arena = {(char *)span_round_up((size_t)memory, 64)};
+    Network n = make_network(s, &arena);
+    Taps taps = make_taps(s, &arena, 0);
+    float *modes = take(&arena, modes_pad), *scratch_z = take(&arena, z_floats);
+    for (int c = 0; c < s->stack; c++) {
+        load_network(&n, in, c, 0);
+        size_t stride = n.latent_pad * (z ? 2 : 1);
+        float *at = z ? z + c * s->batch * stride : scratch_z;
+        if (z)
+            preprocess(&n, in->x, s->batch, at, 1);
+        else
+            preprocess(&n, in->x, s->batch, at, 0);
+        for (int b = 0; b < s->batch; b++, at += stride) {
+            find_taps(&n, at, &taps, 0);
+            FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, NULL, NULL, m, pair, 0));
+            if (!s->outputs) {
+                memcpy(out, modes, s->modes * sizeof(float));
+                out += s->modes;
+            }
+            for (int o = 0; o < s->outputs; o++) {
+                Vec sum = fill(0.0f);
+                for (size_t m = 0; m < modes_pad; m += LANES) sum += load(modes + m) * load(n.head_w + o * modes_pad + m);
+                *out++ = sum_lanes(sum) + in->head_b[(size_t)c * s->outputs + o];
+            }
+        }
+    }
+    free(memory);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- backward */
+
+typedef struct { /* one network's gradients while they are summed over the batch, padded as its parameters are */
+    float *w_pre;  /* (D, inputs_pad) */
+    float *b_pre;  /* (latent_pad) */
+    float *scale;  /* (latent_pad) */
+    float *coef;   /* (D, N, modes_pad) */
+    float *head_w; /* (O, modes_pad) */
+    float *head_b; /* (O) */
+    float *spoilt; /* (modes_pad): NaN for a mode with a gradient that is not finite, else 0 */
+    size_t floats; /* of all of them, one block */
+} Sums;
+
+static size_t sums_bytes(const SpanShape *s) {
+    size_t latent = span_round_up(s->latent, LANES), modes = span_round_up(s->modes, LANES);
+    return piece(s->latent * span_round_up(s->inputs, LANES)) + 2 * piece(latent) +
+           piece((size_t)s->latent * s->basis * modes) + piece((size_t)s->outputs * modes) + piece(s->outputs) +
+           piece(modes);
+}
+
+static Sums make_sums(const Network *n, Arena *arena) {
+    Sums sums = {.w_pre = take(arena, (size_t)n->latent * n->inputs_pad)};
+    sums.b_pre = take(arena, n->latent_pad);
+    sums.scale = take(arena, n->latent_pad);
+    sums.coef = take(arena, (size_t)n->latent * n->basis * n->modes_pad);
+    sums.head_w = take(arena, (size_t)n->outputs * n->modes_pad);
+    sums.head_b = take(arena, n->outputs);
+    sums.spoilt = take(arena, n->modes_pad);
+    sums.floats = (size_t)((float *)arena->next - sums.w_pre);
+    return sums;
+}
+
+/* The gradient of one sample's modes, from its outputs through the head. */
+static void through_head(const Network *n, const float *grad_out, const float *modes, float *grad_modes, Sums *sums) {
+    memset(grad_modes, 0, n->modes_pad * sizeof(float));
+    for (int o = 0; o < n->outputs; o++) {
+        sums->head_b[o] += grad_out[o];
+        for (int m = 0; m < n->modes_pad; m += LANES) {
+            size_t at = (size_t)o * n->modes_pad + m;
+            store(grad_modes + m, load(grad_modes + m) + grad_out[o] * load(n->head_w + at));
+            store(sums->head_w + at, load(sums->head_w + at) + grad_out[o] * load(modes + m));
+        }
+    }
+}
+
+/* Add one sample's gradient of the factors of dimension k to their K rows of coefficients, and sum up over the modes what it
+ * means for z and for the scale. */
+INLINE void spread(const Taps *t, const float *rows, float *grads, size_t stride, int width, int k, const int taps,
+                   const int pair, const int bumps, Vec grad0, Vec grad1, float *grad_z, float *grad_scale) {
+    Vec by_z = fill(0.0f), by_scale = fill(0.0f);
+    for (int i = 0; i < taps; i++) {
+        float *into = grads + i * stride, value = t->value[i * width + k];
+        Vec weighted = load(rows + i * stride) * grad0;
+        store(into, load(into) + value * grad0);
+        if (pair) {
+            weighted += load(rows + i * stride + LANES) * grad1;
+            store(into + LANES, load(into + LANES) + value * grad1);
+        }
+        by_z += t->by_z[i * width + k] * weighted;
+        if (bumps) by_scale += t->by_scale[i * width + k] * weighted;
+    }
+    *grad_z += sum_lanes(by_z);
+    if (bumps) *grad_scale += sum_lanes(by_scale);
+}
+
+/* From the gradient of one sample's modes to those of the coefficients, of z and of the scales. */
+INLINE void through_splines(const Network *n, const Taps *t, const float *factors, const float *before, const float *grad_modes,
+                            float *grad_z, Sums *sums, int m, const int pair, const int bumps) {
+    const int width = n->latent_pad, stride = n->modes_pad;
+    /* The gradient of the modes times the factors that were passed already. */
+    Vec behind0 = load(grad_modes + m), behind1 = pair ? load(grad_modes + m + LANES) : behind0;
+    Ints spoilt0 = (Ints)load(sums->spoilt + m), spoilt1 = pair ? (Ints)load(sums->spoilt + m + LANES) : spoilt0;
+    for (int k = n->latent - 1; k >= 0; k--) {
+        const size_t at = (size_t)k * stride + m, row = row_of(n, t, k) + m;
+        Vec grad0 = load(before + at) * behind0, grad1 = grad0;
+        behind0 *= load(factors + at);
+        if (pair) grad1 = load(before + at + LANES) * behind1, behind1 *= load(factors + at + LANES);
+        spoilt0 |= not_finite(grad0);
+        if (pair) spoilt1 |= not_finite(grad1);
+        const float *rows = n->coef + row;
+        float *grads = sums->coef + row, *grad_scale = sums->scale + k;
+        const int taps = n->dim_taps[k];
+        if (taps == 3)
+            spread(t, rows, grads, stride, width, k, 3, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+        else if (taps == 4)
+            spread(t, rows, grads, stride, width, k, 4, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+        else
+            spread(t, rows, grads, stride, width, k, taps, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+    }
+    store(sums->spoilt + m, (Vec)spoilt0);
+    if (pair) store(sums->spoilt + m + LANES, (Vec)spoilt1);
+}
+
+/* The linear layer: `grad_a` is the gradient of W_pre x + b_pre, shape (B, latent_pad); x is padded to inputs_pad.
+ * Four samples at a time, so that a row of gradients is loaded and stored once for the four. */
+static void through_linear(const Network *n, const float *grad_a, const float *x, int batch, Sums *sums) {
+    const int width = n->latent_pad, inputs = n->inputs_pad;
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *g = grad_a + (size_t)b * width, *row = x + (size_t)b * inputs;
+        for (int k = 0; k < n->latent; k++) {
+            float g0 = g[k], g1 = g[width + k], g2 = g[2 * width + k], g3 = g[3 * width + k];
+            float *into = sums->w_pre + (size_t)k * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(into + i, load(into + i) + g0 * load(row + i) + g1 * load(row + inputs + i) +
+                                    g2 * load(row + 2 * inputs + i) + g3 * load(row + 3 * inputs + i));
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < n->latent; k++) {
+            float *into = sums->w_pre + (size_t)k * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(into + i, load(into + i) + grad_a[(size_t)b * width + k] * load(x + (size_t)b * inputs + i));
+        }
+    for (b = 0; b < batch; b++)
+        for (int k = 0; k < width; k += LANES)
+            store(sums->b_pre + k, load(sums->b_pre + k) + load(grad_a + (size_t)b * width + k));
+}
+
+/* grad_x += grad_a W_pre, four samples at a time. */
+static void to_inputs(const Network *n, const float *grad_a, int batch, float *grad_x) {
+    const int width = n->latent_pad, inputs = n->inputs_pad;
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *g = grad_a + (size_t)b * width;
+        float *into = grad_x + (size_t)b * inputs;
+        for (int i = 0; i < inputs; i += LANES) {
+            Vec a0 = load(into + i), a1 = load(into + inputs + i);
+            Vec a2 = load(into + 2 * inputs + i), a3 = load(into + 3 * inputs + i);
+            for (int k = 0; k < n->latent; k++) {
+                Vec w = load(n->w_pre_rows + (size_t)k * inputs + i);
+                a0 += g[k] * w, a1 += g[width + k] * w, a2 += g[2 * width + k] * w, a3 += g[3 * width + k] * w;
+            }
+            store(into + i, a0), store(into + inputs + i, a1);
+            store(into + 2 * inputs + i, a2), store(into + 3 * inputs + i, a3);
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < n->latent; k++) {
+            float *into = grad_x + (size_t)b * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(into + i, load(into + i) + grad_a[(size_t)b * width + k] * load(n->w_pre_rows + (size_t)k * inputs + i));
+        }
+}
+
+static void copy_unpadded(float *to, const float *from, size_t rows, size_t width, size_t padded) {
+    for (size_t r = 0; r < rows; r++) memcpy(to + r * width, from + r * padded, width * sizeof(float));
+}
+
+static void write_sums(const Network *n, const Sums *sums, const SpanGradients *grad, int c) {
+    size_t latent = n->latent, rows = latent * n->basis, outputs = n->outputs;
+    copy_unpadded(grad->w_pre + c * latent * n->inputs, sums->w_pre, latent, n->inputs, n->inputs_pad);
+    memcpy(grad->b_pre + c * latent, sums->b_pre, latent * sizeof(float));
+    if (n->degree == SPAN_BUMPS) memcpy(grad->scale + c * latent, sums->scale, latent * sizeof(float));
+    /* The zeros of the basis are never multiplied here. In torch they are, and 0 times NaN is NaN: all rows are spoilt. */
+    float *coef = grad->coef + c * rows * n->modes;
+    for (size_t r = 0; r < rows; r++)
+        for (int j = 0; j < n->modes; j++) coef[r * n->modes + j] = sums->coef[r * n->modes_pad + j] + sums->spoilt[j];
+    if (outputs) {
+        copy_unpadded(grad->head_w + c * outputs * n->modes, sums->head_w, outputs, n->modes, n->modes_pad);
+        memcpy(grad->head_b + c * outputs, sums->head_b, outputs * sizeof(float));
+    }
+}
+
+static int backward(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, const SpanGradients *grad) {
+    size_t batch = s->batch, modes_pad = span_round_up(s->modes, LANES);
+    size_t latent_pad = span_round_up(s->latent, LANES), inputs_pad = span_round_up(s->inputs, LANES);
+    char *memory = malloc(network_bytes(s) + taps_bytes(s) + sums_bytes(s) + 2 * piece(modes_pad) +
+                          2 * piece(s->latent * modes_pad) + piece(batch * latent_pad) + 2 * piece(batch * inputs_pad) + 64);
+    if (!memory) return -1;
+    Arena arena = {(char *)span_round_up((size_t)memory, 64)};
+    Network n = make_network(s, &arena);
+    Taps taps = make_taps(s, &arena, 1);
+    Sums sums = make_sums(&n, &arena);
+    float *modes = take(&arena, modes_pad), *grad_modes = take(&arena, modes_pad);
+    float *factors = take(&arena, s->latent * modes_pad), *before = take(&arena, s->latent * modes_pad);
+    float *grad_a = take(&arena, batch * latent_pad);
+    float *x = take(&arena, batch * inputs_pad), *grad_x = take(&arena, batch * inputs_pad);
+
+    if (grad->w_pre) copy_padded(x, in->x, batch, s->inputs, inputs_pad);
+    if (grad->x) memset(grad_x, 0, batch * inputs_pad * sizeof(float));
+    for (int c = 0; c < s->stack; c++) {
+        load_network(&n, in, c, grad->x != NULL);
+        memset(grad_a, 0, batch * latent_pad * sizeof(float));
+        memset(sums.w_pre, 0, sums.floats * sizeof(float));
+        for (size_t b = 0; b < batch; b++, z += 2 * latent_pad) {
+            find_taps(&n, z, &taps, 1);
+            FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, factors, before, m, pair, 1));
+            if (s->outputs) {
+                through_head(&n, grad_out, modes, grad_modes, &sums);
+                grad_out += s->outputs;
+            } else {
+                copy_padded(grad_modes, grad_out, 1, s->modes, modes_pad);
+                grad_out += s->modes;
+            }
+            float *grad_z = grad_a + b * latent_pad;
+            if (s->degree == SPAN_BUMPS)
+                FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 1))
+            else
+                FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 0))
+            for (size_t k = 0; k < latent_pad; k += LANES) /* through the sigmoid */
+                store(grad_z + k, load(grad_z + k) * load(z + latent_pad + k));
+        }
+        if (grad->w_pre) {
+            through_linear(&n, grad_a, x, s->batch, &sums);
+            write_sums(&n, &sums, grad, c);
+        }
+        if (grad->x) to_inputs(&n, grad_a, s->batch, grad_x);
+    }
+    if (grad->x) copy_unpadded(grad->x, grad_x, batch, s->inputs, inputs_pad);
+    free(memory);
+    return 0;
+}

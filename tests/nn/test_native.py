@@ -1,0 +1,258 @@
+"""The native kernel against torch in double precision, and when it steps aside."""
+
+import copy
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import pytest
+import torch as th
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sb3_span.nn import SPAN, kernel_info
+from sb3_span.nn.native import choice
+from sb3_span.nn.native.function import KERNELS, native_span, supports
+
+if choice.extension is None:
+    pytest.skip("the native kernel was not built: no C compiler when sb3_span was installed", allow_module_level=True)
+
+# Without fused multiply-add (sse2) there is one more rounding in every step.
+TOLERANCES = {name: 1e-5 if name == "sse2" else 5e-6 for name, _ in KERNELS}
+SHAPES = [
+    dict(basis="kernel", nmodes=10, nelems=8),
+    dict(basis="kernel", nmodes=3, nelems=2),
+    dict(basis="bspline", nmodes=1, nelems=2, degree=1),
+    dict(basis="bspline", nmodes=7, nelems=1, degree=2),
+    dict(basis="bspline", nmodes=17, nelems=3, degree=3),
+]
+EACH_SHAPE = pytest.mark.parametrize("arch", SHAPES, ids=lambda arch: f"{arch['basis']}-{arch.get('degree', 2)}")
+EACH_KERNEL = pytest.mark.parametrize("kernel", range(len(KERNELS)), ids=[name for name, _ in KERNELS])
+
+
+def run_native(net, x, kernel=0):
+    return native_span(net.arch, x, net._native_parameters(), kernel=kernel)
+
+
+def gradients(net, x, grad_out, run):
+    """Outputs, and the gradients of the input and of every parameter by name."""
+    x = x.detach().clone().requires_grad_()
+    net.zero_grad()
+    out = run(net, x)
+    out.backward(grad_out)
+    return {"out": out.detach(), "x": x.grad, **{name: param.grad.clone() for name, param in net.named_parameters()}}
+
+
+def assert_equals_double_precision(net, x, kernel):
+    """
+    Outputs and gradients are those of torch in double precision, within 5e-6 of a tensor's largest absolute value. A tensor
+    of few elements may consist of nothing but cancelled terms, where single precision cannot do that: there the error
+    must be in the range of torch's own.
+    """
+    reference = copy.deepcopy(net).double()
+    grad_out = th.randn(net.n_stack, len(x), net.output_dim or net.arch.nmodes)
+    ours = gradients(net, x, grad_out, lambda net, x: run_native(net, x, kernel))
+    exact = gradients(reference, x.double(), grad_out.double(), SPAN.__call__)
+    with mock.patch("sb3_span.nn.span.can_run", lambda *_: False):
+        single = gradients(net, x, grad_out, SPAN.__call__)
+    for name, value in exact.items():
+        assert ours[name].shape == value.shape
+        if value.numel():
+            size = value.abs().max().clamp(min=1e-30)
+            error = (ours[name] - value).abs().max() / size
+            assert error <= max(TOLERANCES[KERNELS[kernel][0]], 3 * (single[name] - value).abs().max() / size), (name, error)
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=80, derandomize=True)
+@EACH_KERNEL
+def test_equals_double_precision(kernel, data):
+    arch = dict(data.draw(st.sampled_from(SHAPES)))
+    arch |= dict(nmodes=data.draw(st.integers(1, 20)), nelems=data.draw(st.integers(2, 12)))
+    arch |= dict(latent_dim=data.draw(st.integers(1, 20)))
+    inputs, stack, batch = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 3)), data.draw(st.integers(0, 9))
+    th.manual_seed(data.draw(st.integers(0, 1000)))
+    net = SPAN(inputs, arch, n_stack=stack, output_dim=data.draw(st.none() | st.integers(1, 3)))
+    if net.scale is not None:  # learned scales, some of another sign
+        net.scale.data *= data.draw(st.sampled_from([1.0, 0.9, 0.4, 0.05, 1.5, -1.0])) * (1 + 0.1 * th.randn_like(net.scale))
+    # Some dimensions are saturated, all the way or almost. (Not by huge inputs: their sum has no such precision.)
+    net.preprocess.bias.data += th.randint(-1, 2, net.preprocess.bias.shape) * data.draw(st.sampled_from([0, 10, 20, 100]))
+    assert_equals_double_precision(net, 2 * th.randn(batch, inputs), kernel)
+
+
+@EACH_KERNEL
+@EACH_SHAPE
+def test_zero_factors(arch, kernel):
+    net = SPAN(5, arch, n_stack=2, output_dim=2)
+    net.coefficients.data[0, 1] = 0
+    net.coefficients.data[1, 3, :, 0] = 0
+    assert_equals_double_precision(net, th.randn(16, 5), kernel)
+
+
+@EACH_KERNEL
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 1e4, -1e20])
+def test_scales_out_of_all_proportion(scale, kernel):
+    net = SPAN(3, dict(nmodes=4, nelems=5), n_stack=1, output_dim=1)
+    net.scale.data.fill_(scale)
+    assert_equals_double_precision(net, th.randn(8, 3), kernel)
+
+
+@EACH_KERNEL
+@EACH_SHAPE
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30, -1e30])
+def test_nan_and_infinity_as_in_torch(arch, kernel, value, monkeypatch):
+    net = SPAN(4, arch, n_stack=2, output_dim=2)
+    x = th.randn(6, 4)
+    x[2, 1] = value
+    grad_out = th.randn(2, 6, 2)
+    ours = gradients(net, x, grad_out, lambda net, x: run_native(net, x, kernel))
+    monkeypatch.setattr("sb3_span.nn.span.can_run", lambda *_: False)
+    theirs = gradients(net, x, grad_out, SPAN.__call__)
+    for name, expected in theirs.items():
+        th.testing.assert_close(ours[name], expected, equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+@EACH_SHAPE
+def test_a_nan_among_the_parameters_is_not_hidden(arch):
+    for name, _ in SPAN(3, arch).named_parameters():
+        net = SPAN(3, arch)
+        dict(net.named_parameters())[name].data.view(-1)[0] = float("nan")
+        # 0.5 in every dimension is next to all the first coefficients or to none, so look everywhere.
+        assert net(10 * th.randn(200, 3)).isnan().any(), name
+
+
+@EACH_SHAPE
+def test_one_network_of_a_stack(arch):
+    net, x = SPAN(5, arch, n_stack=3, output_dim=2), th.randn(7, 5)
+    outputs = net(x)
+    for network in range(3):
+        th.testing.assert_close(net(x, only=network), outputs[network])
+        with th.no_grad():
+            th.testing.assert_close(net(x, only=network), outputs[network])
+
+
+@EACH_SHAPE
+def test_gradients_of_what_is_wanted_only(arch):
+    """A frozen network passes gradients to its input, a network at the bottom to its parameters."""
+    net, x = SPAN(5, arch, n_stack=2, output_dim=1), th.randn(7, 5)
+    full = gradients(net, x, th.ones(2, 7, 1), SPAN.__call__)
+    net.zero_grad()
+    net(x).sum().backward()
+    for name, param in net.named_parameters():
+        th.testing.assert_close(param.grad, full[name])
+    net.requires_grad_(False)
+    th.testing.assert_close(gradients_of_input(net, x), full["x"])
+    assert not net(x).requires_grad
+
+
+def gradients_of_input(net, x):
+    x = x.clone().requires_grad_()
+    net(x).sum().backward()
+    return x.grad
+
+
+def test_threads_do_not_disturb_each_other():
+    nets = [SPAN(9, arch, n_stack=2, output_dim=1) for arch in SHAPES]
+    x = th.randn(200, 9)
+    jobs = [net for net in nets for _ in range(20)]
+    expected = [run_native(net, x).detach() for net in jobs]
+    with ThreadPoolExecutor(8) as pool:
+        for ours, alone in zip(pool.map(lambda net: run_native(net, x).detach(), jobs), expected, strict=True):
+            assert (ours == alone).all()
+
+
+# ------------------------------------------------------------------ which path is taken
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The sizes of the kernel's forward calls."""
+    seen = []
+    original = choice.extension.forward
+
+    class Spy:
+        backward = staticmethod(choice.extension.backward)
+
+        @staticmethod
+        def forward(*args):
+            seen.append(args)
+            return original(*args)
+
+    monkeypatch.setattr("sb3_span.nn.native.function.extension", Spy)
+    monkeypatch.setattr(choice, "IS_NATIVE", True)
+    return seen
+
+
+@EACH_SHAPE
+def test_native_is_used_and_with_strides_too(arch, calls):
+    net, wide = SPAN(4, arch), th.randn(6, 8)
+    expected = copy.deepcopy(net).double()(wide[:, ::2].double())
+    th.testing.assert_close(net(wide[:, ::2]), expected.float(), rtol=1e-5, atol=1e-5)
+    assert len(calls) == 1
+
+
+@EACH_SHAPE
+def test_torch_for_everything_else(arch, calls):
+    net, x = SPAN(4, arch), th.randn(6, 4)
+    copy.deepcopy(net).double()(x.double())
+    copy.deepcopy(net).to("meta")(x.to("meta"))
+    th.vmap(lambda row: net(row[None]))(x)
+    th.func.jacrev(net)(x)
+    with th.autocast("cpu", dtype=th.bfloat16):
+        net(x)
+    th.compile(net, backend="eager", fullgraph=True)(x)
+    th.export.export(net, (x,))
+    assert not calls
+
+
+def test_shapes_that_the_kernel_does_not_have(calls):
+    for options in (dict(basis="bspline", degree=4), dict(preprocess="minmax"), dict(preprocess="layernorm")):
+        net = SPAN(4, options)
+        assert not supports(net.arch)
+        net(th.randn(3, 4))
+    assert not calls
+
+
+@EACH_SHAPE
+def test_double_backward(arch):
+    net, x = SPAN(3, arch, n_stack=2, output_dim=1), th.randn(5, 3, requires_grad=True)
+    double, y = copy.deepcopy(net).double(), x.detach().double().requires_grad_()
+    for network, point in ((net, x), (double, y)):
+        (gradient,) = th.autograd.grad(network(point).sum(), point, create_graph=True)
+        gradient.square().sum().backward()
+    th.testing.assert_close(x.grad, y.grad.float(), rtol=1e-3, atol=1e-5)
+    for ours, theirs in zip(net.parameters(), double.parameters(), strict=True):
+        if ours.grad is not None:
+            th.testing.assert_close(ours.grad, theirs.grad.float(), rtol=1e-3, atol=1e-4)
+
+
+def python(code, **environment):
+    return subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+HIDE = "import sys; sys.modules['sb3_span.nn.native._native'] = None; "
+TELL = "import sb3_span.nn; print(sb3_span.nn.kernel_info())"
+
+
+def test_choice_by_environment_variable():
+    assert "'kernel': 'torch'" in python(TELL, SB3_SPAN_KERNEL="torch").stdout
+    assert "'kernel': 'native'" in python(TELL, SB3_SPAN_KERNEL="native").stdout
+    assert "'kernel': 'native'" in python(TELL, SB3_SPAN_KERNEL="auto").stdout
+    error = python(TELL, SB3_SPAN_KERNEL="cuda").stderr
+    assert "SB3_SPAN_KERNEL is 'cuda'; choose one of ['auto', 'native', 'torch']" in error
+
+
+def test_without_the_extension():
+    done = python(HIDE + TELL, SB3_SPAN_KERNEL="auto")
+    assert "'kernel': 'torch'" in done.stdout
+    assert done.stderr.count("SPAN networks run on torch, which is slower") == 1
+    assert "Install it again where a C compiler" in python(HIDE + TELL, SB3_SPAN_KERNEL="native").stderr
+
+
+def test_kernel_info():
+    info = kernel_info()
+    if info["kernel"] == "native":
+        assert (info["instructions"], info["lanes"]) == KERNELS[0]
+    assert info["reason"]
