@@ -3,13 +3,13 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-CODE := sb3_span tests examples docs
+CODE := setup.py sb3_span tests examples docs
 
-.PHONY: install quickstart test type lint format check-codestyle commit-checks doc figures clean
+.PHONY: install quickstart test bench memory-checks type lint format check-codestyle commit-checks doc figures clean
 
 install: $(INSTALLED)
 
-$(INSTALLED): setup.cfg pyproject.toml constraints.txt
+$(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_span/nn/native/*.[ch])
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
 		{ echo "sb3_span needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,14 @@ quickstart: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses auto
+
+# SPAN's speed relative to the MLP's: tables, CSV files and a picture in speed/. Nothing else should run meanwhile.
+bench: $(INSTALLED)
+	$(BIN)/sb3-span speed
+
+# The native kernel's tests with AddressSanitizer and UndefinedBehaviorSanitizer, and the kernel alone under valgrind.
+memory-checks: $(INSTALLED)
+	$(BIN)/python tests/nn/memory_checks.py
 
 type: $(INSTALLED)
 	$(BIN)/mypy
@@ -48,9 +56,4 @@ figures: $(INSTALLED)
 	$(BIN)/python docs/figures.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build quickstart .pytest_cache .mypy_cache .ruff_cache .hypothesis
-
-# The kernel's tests with AddressSanitizer and undefined-behaviour checks, and the kernel alone under valgrind. Needs gcc and valgrind.
-.PHONY: memory-checks
-memory-checks: $(INSTALLED)
-	$(BIN)/python tests/nn/memory_checks.py
+	rm -rf $(VENV) build dist *.egg-info docs/_build quickstart speed sb3_span/nn/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,13 @@
 """The package as people get it."""
 
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import sb3_span
 
@@ -43,12 +46,18 @@ def test_nn_imports_torch_only():
     assert run("-c", script).strip() == "set()"
 
 
-def test_wheel_works_outside_the_repository(tmp_path):
+@pytest.mark.parametrize("kernel", ["native", "torch"])
+def test_wheel_works_outside_the_repository(kernel, tmp_path):
+    """With a C compiler the wheel has the native kernel; without one it is built all the same."""
+    if kernel == "native" and not (shutil.which("gcc") or shutil.which("clang")):
+        pytest.skip("there is no C compiler here")
     source = tmp_path / "source"  # a copy: a build leaves files behind that the next one would pick up
     shutil.copytree(ROOT / "sb3_span", source / "sb3_span", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    run("-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source)
+    compiler = {} if kernel == "native" else {"CC": "false"}
+    environment = {**os.environ, "SB3_SPAN_KERNEL": "auto", **compiler}
+    run("-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source, env=environment)
     (wheel,) = tmp_path.glob("*.whl")
     assert f"sb3_span-{sb3_span.__version__}-" in wheel.name
     site = tmp_path / "site"
@@ -59,5 +68,8 @@ def test_wheel_works_outside_the_repository(tmp_path):
     assert not [name for name in names if name.startswith(("tests", "examples"))]
     # The wheel's own files, not the checkout that an editable install points to.
     script = f"import sys; sys.path.insert(0, {str(site)!r}); import sb3_span; print(sb3_span.__file__); "
+    script += "from sb3_span.nn import kernel_info; print(kernel_info()['kernel']); "
     script += "from stable_baselines3 import PPO; PPO('SPANPolicy', 'CartPole-v1', n_steps=64).learn(64)"
-    assert str(site) in run("-c", script, cwd=tmp_path)
+    out = run("-c", script, cwd=tmp_path, env=environment).split()
+    assert out[0].startswith(str(site))
+    assert out[1] == kernel

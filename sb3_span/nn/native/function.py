@@ -69,7 +69,7 @@ def _forward(
             if parameter is not None:
                 addresses[i] += only * parameter.stride(0) * parameter.itemsize
         stack = 1
-    out = th.empty(stack, batch, outputs or modes)
+    out = x.new_empty(stack, batch, outputs or modes)
     sizes = (stack, batch, inputs, latent, n_basis, modes, outputs, degree)
     extension.forward(kernel, *sizes, x.data_ptr(), *addresses, out.data_ptr(), 0 if z is None else z.data_ptr())
     return out
@@ -82,7 +82,7 @@ class _NativeSPAN(th.autograd.Function):
         assert w_pre is not None
         stack, latent, _ = w_pre.shape
         lanes = KERNELS[kernel][1]
-        z = th.empty(stack * len(x) * 2 * (-(-latent // lanes) * lanes))  # z and its slope, padded to whole vectors
+        z = x.new_empty(stack * len(x) * 2 * (-(-latent // lanes) * lanes))  # z and its slope, padded to whole vectors
         out = _forward(arch, kernel, x, parameters, None, z)
         ctx.save_for_backward(x, *parameters, z)
         ctx.arch, ctx.kernel = arch, kernel

@@ -93,6 +93,16 @@ static PyObject *py_backward(PyObject *self, PyObject *const *args, Py_ssize_t c
     return result(status);
 }
 
+/* scratch(kernel, C, B, I, D, N, M, O, degree) */
+static PyObject *py_scratch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    const SpanKernel *kernel;
+    if (check_count("scratch", count, INPUTS) || read_kernel(args, &kernel)) return NULL;
+    SpanShape shape = read_shape(args);
+    if (PyErr_Occurred()) return NULL;
+    return PyLong_FromSize_t(kernel->scratch(&shape));
+}
+
 static PyObject *py_kernels(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
     const SpanKernel *kernels[3];
@@ -109,6 +119,7 @@ static PyObject *py_kernels(PyObject *self, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"forward", (PyCFunction)(void (*)(void))py_forward, METH_FASTCALL, "Outputs of a stack of networks."},
     {"backward", (PyCFunction)(void (*)(void))py_backward, METH_FASTCALL, "Gradients of a stack of networks."},
+    {"scratch", (PyCFunction)(void (*)(void))py_scratch, METH_FASTCALL, "Bytes that a backward pass allocates for itself."},
     {"kernels", py_kernels, METH_NOARGS, "Name and vector width of the kernels that this machine can run, widest first."},
     {NULL, NULL, 0, NULL},
 };

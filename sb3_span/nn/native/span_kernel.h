@@ -37,6 +37,8 @@ typedef struct {
      * Both return 0, or -1 when there is no memory. */
     int (*forward)(const SpanShape *, const SpanInputs *, float *out, float *z);
     int (*backward)(const SpanShape *, const SpanInputs *, const float *z, const float *grad_out, const SpanGradients *);
+    /* Bytes that the backward pass needs beside its arguments, while it runs. The forward pass needs less. */
+    size_t (*scratch)(const SpanShape *);
 } SpanKernel;
 
 #if defined(__x86_64__)

@@ -6,8 +6,9 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define LANES 8
-#include "span_kernel_body.h"
-const SpanKernel span_kernel_avx2 = {"avx2", LANES, forward, backward};
+#include "span_kernel_forward.h"
+#include "span_kernel_backward.h"
+const SpanKernel span_kernel_avx2 = {"avx2", LANES, forward, backward, scratch};
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -6,8 +6,9 @@
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")
 #endif
 #define LANES 16
-#include "span_kernel_body.h"
-const SpanKernel span_kernel_avx512 = {"avx512", LANES, forward, backward};
+#include "span_kernel_forward.h"
+#include "span_kernel_backward.h"
+const SpanKernel span_kernel_avx512 = {"avx512", LANES, forward, backward, scratch};
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

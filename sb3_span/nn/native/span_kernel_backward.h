@@ -1,0 +1,219 @@
+/* The kernel for one width of vectors: the backward pass. Comes after span_kernel_forward.h. */
+
+typedef struct { /* one network's gradients while they are summed over the batch, padded as its parameters are */
+    float *w_pre;  /* (D, inputs_pad) */
+    float *b_pre;  /* (latent_pad) */
+    float *scale;  /* (latent_pad) */
+    float *coef;   /* (D, N, modes_pad) */
+    float *head_w; /* (O, modes_pad) */
+    float *head_b; /* (O) */
+    float *spoilt; /* (modes_pad): NaN for a mode with a gradient that is not finite, else 0 */
+    size_t floats; /* of all of them, one block */
+} Sums;
+
+static size_t sums_bytes(const SpanShape *s) {
+    size_t latent = span_round_up(s->latent, LANES), modes = span_round_up(s->modes, LANES);
+    return piece(s->latent * span_round_up(s->inputs, LANES)) + 2 * piece(latent) +
+           piece((size_t)s->latent * s->basis * modes) + piece((size_t)s->outputs * modes) + piece(s->outputs) +
+           piece(modes);
+}
+
+static Sums make_sums(const Network *n, Arena *arena) {
+    Sums sums = {.w_pre = take(arena, (size_t)n->latent * n->inputs_pad)};
+    sums.b_pre = take(arena, n->latent_pad);
+    sums.scale = take(arena, n->latent_pad);
+    sums.coef = take(arena, (size_t)n->latent * n->basis * n->modes_pad);
+    sums.head_w = take(arena, (size_t)n->outputs * n->modes_pad);
+    sums.head_b = take(arena, n->outputs);
+    sums.spoilt = take(arena, n->modes_pad);
+    sums.floats = (size_t)((float *)arena->next - sums.w_pre);
+    return sums;
+}
+
+/* The gradient of one sample's modes, from its outputs through the head. */
+static void through_head(const Network *n, const float *grad_out, const float *modes, float *grad_modes, Sums *sums) {
+    memset(grad_modes, 0, n->modes_pad * sizeof(float));
+    for (int o = 0; o < n->outputs; o++) {
+        sums->head_b[o] += grad_out[o];
+        for (int m = 0; m < n->modes_pad; m += LANES) {
+            size_t at = (size_t)o * n->modes_pad + m;
+            store(grad_modes + m, load(grad_modes + m) + grad_out[o] * load(n->head_w + at));
+            store(sums->head_w + at, load(sums->head_w + at) + grad_out[o] * load(modes + m));
+        }
+    }
+}
+
+/* Add one sample's gradient of the factors of dimension k to their K rows of coefficients, and sum up over the modes what it
+ * means for z and for the scale. */
+INLINE void spread(const Taps *t, const float *rows, float *grads, size_t stride, int width, int k, const int taps,
+                   const int pair, const int bumps, Vec grad0, Vec grad1, float *grad_z, float *grad_scale) {
+    Vec by_z = fill(0.0f), by_scale = fill(0.0f);
+    for (int i = 0; i < taps; i++) {
+        float *into = grads + i * stride, value = t->value[i * width + k];
+        Vec weighted = load(rows + i * stride) * grad0;
+        store(into, load(into) + value * grad0);
+        if (pair) {
+            weighted += load(rows + i * stride + LANES) * grad1;
+            store(into + LANES, load(into + LANES) + value * grad1);
+        }
+        by_z += t->by_z[i * width + k] * weighted;
+        if (bumps) by_scale += t->by_scale[i * width + k] * weighted;
+    }
+    *grad_z += sum_lanes(by_z);
+    if (bumps) *grad_scale += sum_lanes(by_scale);
+}
+
+/* From the gradient of one sample's modes to those of the coefficients, of z and of the scales. */
+INLINE void through_splines(const Network *n, const Taps *t, const float *factors, const float *before, const float *grad_modes,
+                            float *grad_z, Sums *sums, int m, const int pair, const int bumps) {
+    const int width = n->latent_pad, stride = n->modes_pad;
+    /* The gradient of the modes times the factors that were passed already. */
+    Vec behind0 = load(grad_modes + m), behind1 = pair ? load(grad_modes + m + LANES) : behind0;
+    Ints spoilt0 = (Ints)load(sums->spoilt + m), spoilt1 = pair ? (Ints)load(sums->spoilt + m + LANES) : spoilt0;
+    for (int k = n->latent - 1; k >= 0; k--) {
+        const size_t at = (size_t)k * stride + m, row = row_of(n, t, k) + m;
+        Vec grad0 = load(before + at) * behind0, grad1 = grad0;
+        behind0 *= load(factors + at);
+        if (pair) grad1 = load(before + at + LANES) * behind1, behind1 *= load(factors + at + LANES);
+        spoilt0 |= not_finite(grad0);
+        if (pair) spoilt1 |= not_finite(grad1);
+        const float *rows = n->coef + row;
+        float *grads = sums->coef + row, *grad_scale = sums->scale + k;
+        const int taps = n->dim_taps[k];
+        if (taps == 3)
+            spread(t, rows, grads, stride, width, k, 3, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+        else if (taps == 4)
+            spread(t, rows, grads, stride, width, k, 4, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+        else
+            spread(t, rows, grads, stride, width, k, taps, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+    }
+    store(sums->spoilt + m, (Vec)spoilt0);
+    if (pair) store(sums->spoilt + m + LANES, (Vec)spoilt1);
+}
+
+/* The linear layer: `grad_a` is the gradient of W_pre x + b_pre, shape (B, latent_pad); x is padded to inputs_pad.
+ * Four samples at a time, so that a row of gradients is loaded and stored once for the four. */
+static void through_linear(const Network *n, const float *grad_a, const float *x, int batch, Sums *sums) {
+    const int width = n->latent_pad, inputs = n->inputs_pad;
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *g = grad_a + (size_t)b * width, *row = x + (size_t)b * inputs;
+        for (int k = 0; k < n->latent; k++) {
+            float g0 = g[k], g1 = g[width + k], g2 = g[2 * width + k], g3 = g[3 * width + k];
+            float *into = sums->w_pre + (size_t)k * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(into + i, load(into + i) + g0 * load(row + i) + g1 * load(row + inputs + i) +
+                                    g2 * load(row + 2 * inputs + i) + g3 * load(row + 3 * inputs + i));
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < n->latent; k++) {
+            float *into = sums->w_pre + (size_t)k * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(into + i, load(into + i) + grad_a[(size_t)b * width + k] * load(x + (size_t)b * inputs + i));
+        }
+    for (b = 0; b < batch; b++)
+        for (int k = 0; k < width; k += LANES)
+            store(sums->b_pre + k, load(sums->b_pre + k) + load(grad_a + (size_t)b * width + k));
+}
+
+/* grad_x += grad_a W_pre, four samples at a time. */
+static void to_inputs(const Network *n, const float *grad_a, int batch, float *grad_x) {
+    const int width = n->latent_pad, inputs = n->inputs_pad;
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *g = grad_a + (size_t)b * width;
+        float *into = grad_x + (size_t)b * inputs;
+        for (int i = 0; i < inputs; i += LANES) {
+            Vec a0 = load(into + i), a1 = load(into + inputs + i);
+            Vec a2 = load(into + 2 * inputs + i), a3 = load(into + 3 * inputs + i);
+            for (int k = 0; k < n->latent; k++) {
+                Vec w = load(n->w_pre_rows + (size_t)k * inputs + i);
+                a0 += g[k] * w, a1 += g[width + k] * w, a2 += g[2 * width + k] * w, a3 += g[3 * width + k] * w;
+            }
+            store(into + i, a0), store(into + inputs + i, a1);
+            store(into + 2 * inputs + i, a2), store(into + 3 * inputs + i, a3);
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < n->latent; k++) {
+            float *into = grad_x + (size_t)b * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(into + i, load(into + i) + grad_a[(size_t)b * width + k] * load(n->w_pre_rows + (size_t)k * inputs + i));
+        }
+}
+
+static void copy_unpadded(float *to, const float *from, size_t rows, size_t width, size_t padded) {
+    for (size_t r = 0; r < rows; r++) memcpy(to + r * width, from + r * padded, width * sizeof(float));
+}
+
+static void write_sums(const Network *n, const Sums *sums, const SpanGradients *grad, int c) {
+    size_t latent = n->latent, rows = latent * n->basis, outputs = n->outputs;
+    copy_unpadded(grad->w_pre + c * latent * n->inputs, sums->w_pre, latent, n->inputs, n->inputs_pad);
+    memcpy(grad->b_pre + c * latent, sums->b_pre, latent * sizeof(float));
+    if (n->degree == SPAN_BUMPS) memcpy(grad->scale + c * latent, sums->scale, latent * sizeof(float));
+    /* The zeros of the basis are never multiplied here. In torch they are, and 0 times NaN is NaN: all rows are spoilt. */
+    float *coef = grad->coef + c * rows * n->modes;
+    for (size_t r = 0; r < rows; r++)
+        for (int j = 0; j < n->modes; j++) coef[r * n->modes + j] = sums->coef[r * n->modes_pad + j] + sums->spoilt[j];
+    if (outputs) {
+        copy_unpadded(grad->head_w + c * outputs * n->modes, sums->head_w, outputs, n->modes, n->modes_pad);
+        memcpy(grad->head_b + c * outputs, sums->head_b, outputs * sizeof(float));
+    }
+}
+
+static size_t scratch(const SpanShape *s) {
+    size_t batch = s->batch, modes = span_round_up(s->modes, LANES);
+    size_t latent = span_round_up(s->latent, LANES), inputs = span_round_up(s->inputs, LANES);
+    return network_bytes(s) + taps_bytes(s) + sums_bytes(s) + 2 * piece(modes) + 2 * piece(s->latent * modes) +
+           piece(batch * latent) + 2 * piece(batch * inputs) + 64;
+}
+
+static int backward(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, const SpanGradients *grad) {
+    size_t batch = s->batch, modes_pad = span_round_up(s->modes, LANES);
+    size_t latent_pad = span_round_up(s->latent, LANES), inputs_pad = span_round_up(s->inputs, LANES);
+    char *memory = malloc(scratch(s));
+    if (!memory) return -1;
+    Arena arena = {(char *)span_round_up((size_t)memory, 64)};
+    Network n = make_network(s, &arena);
+    Taps taps = make_taps(s, &arena, 1);
+    Sums sums = make_sums(&n, &arena);
+    float *modes = take(&arena, modes_pad), *grad_modes = take(&arena, modes_pad);
+    float *factors = take(&arena, s->latent * modes_pad), *before = take(&arena, s->latent * modes_pad);
+    float *grad_a = take(&arena, batch * latent_pad);
+    float *x = take(&arena, batch * inputs_pad), *grad_x = take(&arena, batch * inputs_pad);
+
+    if (grad->w_pre) copy_padded(x, in->x, batch, s->inputs, inputs_pad);
+    if (grad->x) memset(grad_x, 0, batch * inputs_pad * sizeof(float));
+    for (int c = 0; c < s->stack; c++) {
+        load_network(&n, in, c, grad->x != NULL);
+        memset(grad_a, 0, batch * latent_pad * sizeof(float));
+        memset(sums.w_pre, 0, sums.floats * sizeof(float));
+        for (size_t b = 0; b < batch; b++, z += 2 * latent_pad) {
+            find_taps(&n, z, &taps, 1);
+            FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, factors, before, m, pair, 1));
+            if (s->outputs) {
+                through_head(&n, grad_out, modes, grad_modes, &sums);
+                grad_out += s->outputs;
+            } else {
+                copy_padded(grad_modes, grad_out, 1, s->modes, modes_pad);
+                grad_out += s->modes;
+            }
+            float *grad_z = grad_a + b * latent_pad;
+            if (s->degree == SPAN_BUMPS)
+                FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 1))
+            else
+                FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 0))
+            for (size_t k = 0; k < latent_pad; k += LANES) /* through the sigmoid */
+                store(grad_z + k, load(grad_z + k) * load(z + latent_pad + k));
+        }
+        if (grad->w_pre) {
+            through_linear(&n, grad_a, x, s->batch, &sums);
+            write_sums(&n, &sums, grad, c);
+        }
+        if (grad->x) to_inputs(&n, grad_a, s->batch, grad_x);
+    }
+    if (grad->x) copy_unpadded(grad->x, grad_x, batch, s->inputs, inputs_pad);
+    free(memory);
+    return 0;
+}

@@ -1,0 +1,124 @@
+"""The benchmark: measure, print, and write CSV files and a picture."""
+
+import csv
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch as th
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from sb3_span.nn import kernel_info
+from sb3_span.speed import networks, training
+from sb3_span.speed.figure import draw
+
+
+def measure_speed(output: Path, hyperparams: Path, rounds: int = 20) -> None:
+    """
+    Time SPAN against the MLP it replaces, interleaved in this process and on one thread.
+
+    :param output: Folder for the CSV files and the picture
+    :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
+    :param rounds: Rounds for each comparison
+    """
+    for name in ("span.yml", "mlp.yml"):
+        if not (hyperparams / name).is_file():
+            raise ValueError(
+                f"There is no {hyperparams / name}. Run this in the repository's root, or name the folder with --hyperparams."
+            )
+    output.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    threads = th.get_num_threads()
+    th.set_num_threads(1)
+    try:
+        results = _measure(hyperparams, rounds, console)
+    finally:
+        th.set_num_threads(threads)
+    for name, rows in results.items():
+        _write(output / f"{name}.csv", rows)
+    draw(results, output / "speed.png")
+    for table in _tables(results):
+        console.print(table)
+    console.print(f"Written to {output}: " + ", ".join(sorted(path.name for path in output.iterdir())))
+
+
+def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
+    results: dict[str, list[dict[str, Any]]] = {"machine": [_machine()], "training": []}
+    for env_id in track(training.ENVIRONMENTS, "training", console=console):
+        results["training"].append(training.time_training(hyperparams, env_id, rounds))
+    for name, measure in track(
+        [
+            ("critics", lambda: networks.time_critics(rounds)),
+            ("predict", lambda: [networks.time_predict(hyperparams, rounds)]),
+            ("growth", lambda: networks.time_growth(rounds)),
+            ("memory", networks.measure_memory),
+        ],
+        "networks",
+        console=console,
+    ):
+        results[name] = measure()
+    return results
+
+
+def _machine() -> dict[str, Any]:
+    cpuinfo = Path("/proc/cpuinfo")  # Linux; elsewhere Python's own word
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    info = kernel_info()
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "instructions": info.get("instructions", "-"),
+        "kernel": info["kernel"],
+        "python": platform.python_version(),
+        "torch": th.__version__,
+    }
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()})
+    temporary.replace(path)
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    return f"{row['ratio']:.2f} ({row['ratio_lower']:.2f} - {row['ratio_upper']:.2f})"
+
+
+def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
+    machine = results["machine"][0]
+    where = f"{machine['processor']}, one thread, {machine['kernel']} kernel ({machine['instructions']})"
+    steps = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) An environment step in training. {where}")
+    for row in results["training"]:
+        steps.add_row(row["environment"], row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
+    mean = sum(row["ratio"] for row in results["training"]) / len(results["training"])
+    steps.add_row("mean", "", "", "", f"{mean:.2f}")
+    predict = results["predict"][0]
+    steps.add_row("Hopper-v5, predict", "SAC", f"{predict['span_us']:.0f}", f"{predict['mlp_us']:.0f}", _ratio(predict))
+    steps.caption = "medians over rounds, and the quartiles of the ratios within a round"
+
+    batches = sorted({row["batch"] for row in results["critics"]})
+    critics = Table(
+        "", "parameters", *map(str, batches), title="(b) Hopper's critics by batch, time relative to SB3's two MLPs"
+    )
+    critics.caption = "batch 1: forward; else forward and backward"
+    for name in dict.fromkeys(row["network"] for row in results["critics"]):
+        by_batch = {row["batch"]: row for row in results["critics"] if row["network"] == name}
+        critics.add_row(name, str(by_batch[1]["parameters"]), *(f"{by_batch[batch]['ratio']:.2f}" for batch in batches))
+
+    growth = Table("", "", "", "", "", "", title="(c) Forward and backward in us, as one size grows")
+    for what in dict.fromkeys(row["grows"] for row in results["growth"]):
+        rows = [row for row in results["growth"] if row["grows"] == what]
+        growth.add_row(what, *(f"{row['value']}: {row['us']:.0f}" for row in rows))
+
+    memory = Table("", "batch", "tensors, kB", "scratch, kB", title="(d) Peak allocation of one forward and backward pass")
+    for row in results["memory"]:
+        memory.add_row(row["network"], str(row["batch"]), f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}")
+    return [steps, critics, growth, memory]

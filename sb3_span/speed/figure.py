@@ -1,0 +1,56 @@
+"""The benchmark as a picture."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+BLUE, RED, GREY = "#1b6ca8", "#c8553d", "0.55"
+
+
+def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """
+    :param results: The rows of each measurement
+    :param path: Where the picture goes
+    """
+    figure, (training, critics, growth) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    _draw_training(training, results["training"])
+    _draw_critics(critics, [row for row in results["critics"] if row["batch"] == 128])
+    _draw_growth(growth, results["growth"])
+    for axes in (training, critics, growth):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _draw_training(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+    names = [row["environment"] for row in rows][::-1]
+    ratios = np.array([row["ratio"] for row in rows][::-1])
+    spread = np.array([[row["ratio"] - row["ratio_lower"], row["ratio_upper"] - row["ratio"]] for row in rows][::-1]).T
+    axes.barh(names, ratios, xerr=spread, color=BLUE, error_kw=dict(ecolor="0.3", capsize=2, linewidth=1))
+    axes.axvline(1, color=RED, linewidth=2)
+    axes.text(1.0, len(names) - 0.4, " MLP", color=RED, va="bottom", ha="center")
+    axes.set(xlim=(0, 1.25), xlabel="relative to the MLP of the same size")
+    axes.set_title("Time of a training step", pad=18)
+
+
+def _draw_critics(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+    rows = sorted(rows, key=lambda row: -row["ratio"])
+    colors = [BLUE if "SPAN" in row["network"] else RED if row["network"] == "MLP" else GREY for row in rows]
+    axes.barh([row["network"] for row in rows], [row["ratio"] for row in rows], color=colors)
+    for i, row in enumerate(rows):
+        axes.text(row["ratio"], i, f" {row['ratio']:.2f}", va="center", fontsize=9)
+    axes.set(xlabel="relative to SB3's two MLP critics", xlim=(0, 1.15 * rows[0]["ratio"]))
+    axes.set_title("Hopper's critics, batch 128,\nforward and backward")
+
+
+def _draw_growth(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+    for what in dict.fromkeys(row["grows"] for row in rows):
+        own = [row for row in rows if row["grows"] == what]
+        factor = np.array([row["value"] / own[0]["value"] for row in own])
+        axes.loglog(factor, [row["us"] / own[0]["us"] for row in own], marker="o", markersize=4, label=what)
+    axes.loglog([1, 200], [1, 200], color="0.7", linewidth=1, linestyle=":", label="linear")
+    axes.set(xlabel="size, relative to the smallest", ylabel="time, relative to the smallest")
+    axes.set_title("Growth of SPAN's time")
+    axes.legend(frameon=False, fontsize=8)

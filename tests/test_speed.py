@@ -1,0 +1,47 @@
+"""The benchmark runs and writes what it says. How fast anything is, is not tested."""
+
+import csv
+
+import pytest
+
+from sb3_span.cli import main
+from sb3_span.speed import networks, training
+from sb3_span.speed.timing import Timing, take_turns
+from tests.test_hyperparams import HYPERPARAMS
+
+
+def test_turns_are_taken_back_and_forth():
+    order = []
+    timings = take_turns({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, rounds=3)
+    assert "".join(order) == "ab" + "ab" + "ba" + "ab"
+    assert all(len(timing.seconds) == 3 for timing in timings.values())
+
+
+def test_ratios_are_those_within_a_round():
+    mine, other = Timing("mine", [1.0, 20.0, 3.0]), Timing("other", [2.0, 10.0, 3.0])
+    assert mine.ratios(other) == [0.5, 1.0, 2.0]
+    assert mine.quartiles(other) == (0.75, 1.0, 1.5)
+    assert mine.median == 3.0
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's profiler, and pykan where it is installed
+def test_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "ENVIRONMENTS", ("CartPole-v1", "InvertedPendulum-v5"))
+    monkeypatch.setattr(networks, "BATCHES", (8, 128))
+    monkeypatch.setattr(networks, "GROWTH", {"batch": ((8, 16), networks.GROWTH["batch"][1])})
+    main(["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")])
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    names = ["critics", "growth", "machine", "memory", "predict", "training"]
+    assert written == {f"{name}.csv" for name in names} | {"speed.png"}
+    with (tmp_path / "out" / "training.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["environment"] for row in rows] == ["CartPole-v1", "InvertedPendulum-v5"]
+    assert all(float(row["ratio"]) > 0 for row in rows)
+    assert "SPAN relative to MLP" in capsys.readouterr().out
+
+
+def test_errors(tmp_path):
+    with pytest.raises(SystemExit, match=r"There is no .*span.yml. Run this in the repository's root, or name the folder"):
+        main(["speed", "--hyperparams", str(tmp_path), "--output", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"--rounds is 1; a spread needs at least 2"):
+        main(["speed", "--rounds", "1"])
