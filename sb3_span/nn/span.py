@@ -13,8 +13,8 @@ from torch import nn
 
 from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.basis import basis_values
-from sb3_span.nn.native import can_run, native_span, supports
-from sb3_span.nn.preprocess import make_preprocess
+from sb3_span.nn.native import NativeSPAN, supports
+from sb3_span.nn.preprocess import DenseSigmoid, make_preprocess
 from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import StackedLinear, pick
 
@@ -51,7 +51,7 @@ class SPAN(nn.Module):
         self.output_dim = output_dim
         stack = 1 if n_stack is None else n_stack
 
-        self.has_native = supports(arch)
+        self.native = NativeSPAN(arch, input_dim, stack, output_dim) if supports(arch) else None
         self.preprocess = make_preprocess(arch, input_dim, stack)
         # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
         # leaves gaps between the bumps, where whole modes are zero.
@@ -75,8 +75,11 @@ class SPAN(nn.Module):
         :return: Modes or outputs: shape (C, B, M) or (C, B, output_dim) for a stack, without the leading axis for a
             single network or with ``only``
         """
-        if self.has_native and can_run(x, self.coefficients):
-            out = native_span(self.arch, x, self._native_parameters(), only)
+        if only is not None and not 0 <= only < len(self.coefficients):
+            raise IndexError(f"only is {only}; the stack has the networks 0 to {len(self.coefficients) - 1}")
+        parameters = self._native_parameters()
+        if self.native is not None and parameters is not None and self.native.can_run(x, parameters):
+            out = self.native(x, parameters, only)
         else:
             scale = None if self.scale is None else pick(self.scale, only)
             z = self.preprocess(x, only)  # (C, B, D)
@@ -86,10 +89,28 @@ class SPAN(nn.Module):
                 out = self.head(out, only)
         return out[0] if self.n_stack is None or only is not None else out
 
-    def _native_parameters(self) -> tuple[th.Tensor | None, ...]:
+    def _native_parameters(self) -> tuple[th.Tensor | None, ...] | None:
+        """The parameters as the native kernel takes them; None when someone has put something of their own in between."""
         # Straight from the dictionaries: a module's attributes take longer to look up than the kernel takes for one sample.
         own, modules = self._parameters, self._modules
-        w_pre, b_pre = modules["preprocess"]._parameters.values()  # type: ignore[union-attr]
-        head = modules["head"]
-        head_weight, head_bias = (None, None) if head is None else head._parameters.values()
-        return w_pre, b_pre, own["scale"], own["coefficients"], head_weight, head_bias
+        preprocess, head = modules["preprocess"], modules["head"]
+        if type(preprocess) is not DenseSigmoid or _has_hooks(preprocess):
+            return None
+        if head is None:
+            head_parameters: dict[str, nn.Parameter | None] = {}
+        elif type(head) is not StackedLinear or _has_hooks(head):
+            return None
+        else:
+            head_parameters = head._parameters
+        return (
+            preprocess._parameters.get("weight"),
+            preprocess._parameters.get("bias"),
+            own.get("scale"),
+            own.get("coefficients"),
+            head_parameters.get("weight"),
+            head_parameters.get("bias"),
+        )
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)

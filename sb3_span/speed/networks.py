@@ -1,6 +1,7 @@
 """(b) to (d): the networks alone."""
 
 import os
+import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -164,8 +165,9 @@ def time_growth(rounds: int) -> list[dict[str, Any]]:
             net = SPAN(inputs, {**SPAN_ARCH, **arch}, n_stack=stack, output_dim=1)
             drift_scales(net)
             x = th.randn(batch, inputs)
-            timing = take_turns({"span": partial(step, net, x)}, rounds, calls=3)["span"]
-            rows.append({"grows": what, "value": value, "us": 1e6 * timing.median})
+            seconds = take_turns({"span": partial(step, net, x)}, rounds, calls=3)["span"].seconds
+            lower, middle, upper = statistics.quantiles(seconds, n=4, method="inclusive")
+            rows.append({"grows": what, "value": value, "us": 1e6 * middle, "us_lower": 1e6 * lower, "us_upper": 1e6 * upper})
     return rows
 
 

@@ -11,10 +11,13 @@ import pytest
 import torch as th
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
+from torch.autograd import forward_ad
+from torch.nn.utils import parametrize, prune
 
 from sb3_span.nn import SPAN, kernel_info
 from sb3_span.nn.native import choice
-from sb3_span.nn.native.function import KERNELS, native_span, supports
+from sb3_span.nn.native.function import KERNELS, supports
 
 if choice.extension is None:
     pytest.skip("the native kernel was not built: no C compiler when sb3_span was installed", allow_module_level=True)
@@ -33,7 +36,7 @@ EACH_KERNEL = pytest.mark.parametrize("kernel", range(len(KERNELS)), ids=[name f
 
 
 def run_native(net, x, kernel=0):
-    return native_span(net.arch, x, net._native_parameters(), kernel=kernel)
+    return net.native(x, net._native_parameters(), kernel=kernel)
 
 
 def gradients(net, x, grad_out, run):
@@ -54,7 +57,7 @@ def assert_equals_double_precision(net, x, kernel, tolerance=None):
     grad_out = th.randn(net.n_stack, len(x), net.output_dim or net.arch.nmodes)
     ours = gradients(net, x, grad_out, lambda net, x: run_native(net, x, kernel))
     exact = gradients(reference, x.double(), grad_out.double(), SPAN.__call__)
-    with mock.patch("sb3_span.nn.span.can_run", lambda *_: False):
+    with mock.patch.object(choice, "IS_NATIVE", False):
         single = gradients(net, x, grad_out, SPAN.__call__)
     for name, value in exact.items():
         assert ours[name].shape == value.shape
@@ -118,7 +121,7 @@ def test_nan_and_infinity_as_in_torch(arch, kernel, value, monkeypatch):
     x[2, 1] = value
     grad_out = th.randn(2, 6, 2)
     ours = gradients(net, x, grad_out, lambda net, x: run_native(net, x, kernel))
-    monkeypatch.setattr("sb3_span.nn.span.can_run", lambda *_: False)
+    monkeypatch.setattr(choice, "IS_NATIVE", False)
     theirs = gradients(net, x, grad_out, SPAN.__call__)
     for name, expected in theirs.items():
         th.testing.assert_close(ours[name], expected, equal_nan=True, rtol=1e-4, atol=1e-4)
@@ -237,6 +240,63 @@ def test_shapes_that_the_kernel_does_not_have(calls):
         assert not supports(net.arch)
         net(th.randn(3, 4))
     assert not calls
+
+
+@EACH_SHAPE
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")  # forward-mode derivatives use it inside torch
+def test_torch_when_something_is_out_of_the_ordinary(arch, calls):
+    """What the kernel would read wrongly from memory: other layouts, types and shapes, parameters that were replaced."""
+    x = th.randn(6, 4)
+
+    def fresh():
+        return SPAN(4, arch, output_dim=2)
+
+    net = fresh().to(memory_format=th.channels_last)
+    if not net.coefficients.is_contiguous():
+        net(x)
+    net = fresh()
+    prune.l1_unstructured(net.head, "weight", amount=0.5)
+    net(x)
+    net = fresh()
+    parametrize.register_parametrization(net, "coefficients", nn.Tanh())
+    net(x)
+    net = fresh()
+    seen = []
+    net.head.register_forward_hook(lambda *_: seen.append(1))
+    net(x)
+    assert seen
+    net = fresh()
+    net.preprocess = nn.Sigmoid()
+    with pytest.raises(TypeError):
+        net(x)
+    net = fresh()
+    net.head.double()
+    for wrong in (x, th.randn(6, 5), th.randn(6, 3), th.randn(4)):
+        with pytest.raises(RuntimeError):
+            (net if wrong is x else fresh())(wrong)
+    for only in (-1, 2):
+        with pytest.raises(IndexError, match=rf"only is {only}; the stack has the networks 0 to 1"), th.no_grad():
+            SPAN(4, arch, n_stack=2)(x, only=only)
+    with forward_ad.dual_level():
+        assert forward_ad.unpack_dual(fresh()(forward_ad.make_dual(x, th.ones_like(x)))).tangent is not None
+    assert not calls
+
+
+@EACH_SHAPE
+def test_gradients_by_vmap(arch):
+    net, x = SPAN(4, arch, output_dim=2), th.randn(3, 4)
+    plain = th.autograd.functional.jacobian(net, x)
+    th.testing.assert_close(th.autograd.functional.jacobian(net, x, vectorize=True), plain)
+
+
+@EACH_SHAPE
+def test_a_network_inside_itself(arch):
+    """Gradients that can be differentiated again are the plain ones, also when the input depends on the parameters."""
+    net, x = SPAN(2, arch, output_dim=2), th.randn(5, 2)
+    plain = th.autograd.grad(net(net(x)).sum(), list(net.parameters()))
+    again = th.autograd.grad(net(net(x)).sum(), list(net.parameters()), create_graph=True)
+    for one, other in zip(plain, again, strict=True):
+        th.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 @EACH_SHAPE

@@ -11,10 +11,12 @@ VARIABLE = "SB3_SPAN_KERNEL"
 CHOICES = ("auto", "native", "torch")
 
 extension: ModuleType | None
+_missing = ""
 try:
     extension = importlib.import_module("sb3_span.nn.native._native")
-except ImportError:
+except ImportError as error:
     extension = None
+    _missing = str(error)
 
 
 def _choose() -> tuple[bool, str]:
@@ -32,7 +34,7 @@ def _choose() -> tuple[bool, str]:
             f"The environment variable {VARIABLE} is 'native', but the native kernel was not built when sb3_span was "
             f"installed. Install it again where a C compiler (gcc or clang) is, or set {VARIABLE}=auto."
         )
-    reason = "the native kernel was not built: no C compiler (gcc or clang) when sb3_span was installed"
+    reason = f"the native kernel was not built, it takes gcc or clang when sb3_span is installed ({_missing})"
     logging.getLogger("sb3_span").warning("SPAN networks run on torch, which is slower: %s.", reason)
     return False, reason
 
@@ -53,23 +55,12 @@ def kernel_info() -> dict[str, str | int]:
     return {"kernel": "native", "reason": _reason, "instructions": instructions, "lanes": lanes}
 
 
-def can_run(x: th.Tensor, parameter: th.Tensor) -> bool:
-    """
-    Whether the native kernel can take this call: plain float32 tensors on the CPU, and nobody who wants to see the operations
-    (a tracer, a compiler, vmap).
-
-    :param x: The network's input
-    :param parameter: One of its parameters, which all have one type and device
-    """
-    return (
-        IS_NATIVE
-        and x.dtype is th.float32
-        and parameter.dtype is th.float32
-        and x.is_cpu
-        and parameter.is_cpu
-        and type(x) in (th.Tensor, th.nn.Parameter)
-        and not th.compiler.is_compiling()
-        and not th.jit.is_tracing()
-        and not th.is_autocast_enabled("cpu")
-        and not th._C._are_functorch_transforms_active()
+def nobody_watches() -> bool:
+    """Whether torch runs plainly: no tracer, compiler, vmap, autocast or forward-mode derivative wants to see operations."""
+    return not (
+        th.compiler.is_compiling()
+        or th.jit.is_tracing()
+        or th.is_autocast_enabled("cpu")
+        or th._C._are_functorch_transforms_active()
+        or th.autograd.forward_ad._current_level >= 0
     )

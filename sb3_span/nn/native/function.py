@@ -6,6 +6,7 @@ import torch as th
 
 from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.basis import basis_values
+from sb3_span.nn.native import choice
 from sb3_span.nn.native.choice import extension
 from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import pick, stacked_linear
@@ -13,6 +14,7 @@ from sb3_span.nn.stacked import pick, stacked_linear
 MAX_DEGREE = 3
 KERNELS: list[tuple[str, int]] = [] if extension is None else extension.kernels()
 WIDEST = 0
+PLAIN = (th.Tensor, th.nn.Parameter)
 
 # A stack's parameters: W_pre (C, D, I), b_pre (C, D), scale (C, D), coefficients (C, D, N, M), and the head's weight (C, O, M)
 # and bias (C, O). There is no scale with B-splines, and not always a head.
@@ -24,76 +26,115 @@ def supports(arch: SPANArch) -> bool:
     return arch.preprocess == "dense" and (arch.basis == "kernel" or arch.degree <= MAX_DEGREE)
 
 
-def native_span(
-    arch: SPANArch, x: th.Tensor, parameters: Parameters, only: int | None = None, kernel: int = WIDEST
-) -> th.Tensor:
+class NativeSPAN:
     """
-    Evaluate a stack of networks in the native kernel.
+    Evaluates stacks of one shape in the native kernel.
 
     :param arch: The networks' shape, which the kernel ``supports``
-    :param x: Shape (B, I)
-    :param parameters: The stack's parameters
-    :param only: Evaluate this network of the stack alone
-    :param kernel: Which of ``KERNELS``, those that the machine can run
-    :return: Shape (C, B, O), or (C, B, M) without a head; C is 1 with ``only``
+    :param input_dim: Number of inputs I
+    :param stack: Number of networks C
+    :param output_dim: Number of outputs O of the head; None for no head
     """
-    x = x.contiguous()
-    if not th.is_grad_enabled() or not (x.requires_grad or any(p is not None and p.requires_grad for p in parameters)):
-        return _forward(arch, kernel, x, parameters, only, None)
-    if only is not None:
-        parameters = tuple(None if p is None else pick(p, only) for p in parameters)
-    return _NativeSPAN.apply(arch, kernel, x, *parameters)
+
+    def __init__(self, arch: SPANArch, input_dim: int, stack: int, output_dim: int | None) -> None:
+        self.arch = arch
+        self.input_dim = input_dim
+        self.latent_dim = latent = arch.resolve_latent_dim(input_dim)
+        self.stack = stack
+        self.width = arch.nmodes if output_dim is None else output_dim
+        # What the kernel takes after C and B: I, D, N, M, O and the degree.
+        self.sizes = (
+            input_dim,
+            latent,
+            arch.n_basis,
+            arch.nmodes,
+            output_dim or 0,
+            0 if arch.basis == "kernel" else arch.degree,
+        )
+        self.shapes = (
+            (stack, latent, input_dim),
+            (stack, latent),
+            (stack, latent) if arch.basis == "kernel" else None,
+            (stack, latent, arch.n_basis, arch.nmodes),
+            None if output_dim is None else (stack, output_dim, arch.nmodes),
+            None if output_dim is None else (stack, output_dim),
+        )
+
+    def can_run(self, x: th.Tensor, parameters: Parameters) -> bool:
+        """
+        Whether the kernel can take this call: dense float32 tensors on the CPU, of the right shapes. All of it is asked every
+        time, since the kernel works on addresses and parameters can be moved, converted and replaced at any time.
+        """
+        if not (choice.IS_NATIVE and choice.nobody_watches()):
+            return False
+        if not (x.dim() == 2 and x.shape[1] == self.input_dim and _is_plain(x) and not x.is_neg()):
+            return False
+        for parameter, shape in zip(parameters, self.shapes, strict=True):
+            if parameter is None or shape is None:
+                if parameter is not None or shape is not None:
+                    return False
+            elif not (_is_plain(parameter) and parameter.shape == shape and parameter.is_contiguous()):
+                return False
+        return True
+
+    def __call__(self, x: th.Tensor, parameters: Parameters, only: int | None = None, kernel: int = WIDEST) -> th.Tensor:
+        """
+        :param x: Shape (B, I)
+        :param parameters: The stack's parameters
+        :param only: Evaluate this network of the stack alone
+        :param kernel: Which of ``KERNELS``, those that the machine can run
+        :return: Shape (C, B, O), or (C, B, M) without a head; C is 1 with ``only``
+        """
+        x = x.contiguous()
+        if not th.is_grad_enabled() or not (x.requires_grad or any(p is not None and p.requires_grad for p in parameters)):
+            return self.forward(kernel, x, parameters, only=only)
+        if only is not None:
+            parameters = tuple(None if p is None else pick(p, only) for p in parameters)
+        return _Differentiable.apply(self, kernel, x, *parameters)
+
+    def forward(
+        self, kernel: int, x: th.Tensor, parameters: Parameters, only: int | None = None, z: th.Tensor | None = None
+    ) -> th.Tensor:
+        """The kernel's forward pass; ``z`` is kept for the backward pass where there will be one."""
+        assert extension is not None
+        addresses = _addresses(*parameters)
+        stack = len(parameters[0])  # type: ignore[arg-type]
+        if only is not None:  # a stack of one, that begins where this network's parameters do
+            for i, parameter in enumerate(parameters):
+                if parameter is not None:
+                    addresses[i] += only * parameter.stride(0) * parameter.itemsize
+            stack = 1
+        out = x.new_empty(stack, len(x), self.width)
+        extension.forward(kernel, stack, len(x), *self.sizes, x.data_ptr(), *addresses, *_addresses(out, z))
+        return out
 
 
-def _sizes(arch: SPANArch, x: th.Tensor, parameters: Parameters) -> tuple[int, ...]:
-    """C, B, I, D, N, M, O and the degree, as the kernel takes them."""
-    _, _, _, coefficients, head_weight, _ = parameters
-    assert coefficients is not None
-    stack, latent, n_basis, modes = coefficients.shape
-    outputs = 0 if head_weight is None else head_weight.shape[1]
-    return (stack, *x.shape, latent, n_basis, modes, outputs, 0 if arch.basis == "kernel" else arch.degree)
+def _is_plain(tensor: th.Tensor) -> bool:
+    return tensor.dtype is th.float32 and tensor.is_cpu and type(tensor) in PLAIN
 
 
 def _addresses(*tensors: th.Tensor | None) -> list[int]:
     return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
-def _forward(
-    arch: SPANArch, kernel: int, x: th.Tensor, parameters: Parameters, only: int | None, z: th.Tensor | None
-) -> th.Tensor:
-    assert extension is not None
-    stack, batch, inputs, latent, n_basis, modes, outputs, degree = _sizes(arch, x, parameters)
-    addresses = _addresses(*parameters)
-    if only is not None:  # a stack of one, that begins where this network's parameters do
-        for i, parameter in enumerate(parameters):
-            if parameter is not None:
-                addresses[i] += only * parameter.stride(0) * parameter.itemsize
-        stack = 1
-    out = x.new_empty(stack, batch, outputs or modes)
-    sizes = (stack, batch, inputs, latent, n_basis, modes, outputs, degree)
-    extension.forward(kernel, *sizes, x.data_ptr(), *addresses, out.data_ptr(), 0 if z is None else z.data_ptr())
-    return out
-
-
-class _NativeSPAN(th.autograd.Function):
+class _Differentiable(th.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, arch: SPANArch, kernel: int, x: th.Tensor, *parameters: th.Tensor | None) -> th.Tensor:
-        w_pre = parameters[0]
-        assert w_pre is not None
-        stack, latent, _ = w_pre.shape
+    def forward(ctx: Any, native: NativeSPAN, kernel: int, x: th.Tensor, *parameters: th.Tensor | None) -> th.Tensor:
         lanes = KERNELS[kernel][1]
-        z = x.new_empty(stack * len(x) * 2 * (-(-latent // lanes) * lanes))  # z and its slope, padded to whole vectors
-        out = _forward(arch, kernel, x, parameters, None, z)
+        stack = len(parameters[0])  # type: ignore[arg-type]
+        padded = -(-native.latent_dim // lanes) * lanes
+        z = x.new_empty(stack * len(x) * 2 * padded)  # z and its slope
+        out = native.forward(kernel, x, parameters, z=z)
         ctx.save_for_backward(x, *parameters, z)
-        ctx.arch, ctx.kernel = arch, kernel
+        ctx.native, ctx.kernel = native, kernel
         return out
 
     @staticmethod
     def backward(ctx: Any, grad_out: th.Tensor) -> Any:
         x, *parameters, z = ctx.saved_tensors
         wanted = ctx.needs_input_grad[2:]
-        if th.is_grad_enabled():  # someone will differentiate the gradients
-            return None, None, *_torch_backward(ctx.arch, (x, *parameters), wanted, grad_out)
+        if th.is_grad_enabled() or type(grad_out) not in PLAIN or _is_batched(grad_out):
+            return None, None, *_torch_backward(ctx.native.arch, (x, *parameters), wanted, grad_out)
         grads: list[th.Tensor | None] = [None] * (1 + len(parameters))
         if wanted[0]:
             grads[0] = th.empty_like(x)
@@ -101,17 +142,27 @@ class _NativeSPAN(th.autograd.Function):
             grads[1:] = [None if parameter is None else th.empty_like(parameter) for parameter in parameters]
         grad_out = grad_out.contiguous()  # has to live until the kernel is done, as everything whose address it gets
         assert extension is not None
-        sizes = _sizes(ctx.arch, x, parameters)
-        extension.backward(ctx.kernel, *sizes, *_addresses(x, *parameters, z, grad_out, *grads))
+        addresses = _addresses(x, *parameters, z, grad_out, *grads)
+        extension.backward(ctx.kernel, len(parameters[0]), len(x), *ctx.native.sizes, *addresses)
         return None, None, *grads
+
+
+def _is_batched(tensor: th.Tensor) -> bool:
+    """Whether vmap is at work on the gradients (``is_grads_batched``, ``jacobian(vectorize=True)``)."""
+    functorch = th._C._functorch
+    return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
 def _torch_backward(arch: SPANArch, tensors: Any, wanted: tuple[bool, ...], grad_out: th.Tensor) -> list[th.Tensor | None]:
     """The same gradients by torch's operations, which can be differentiated again."""
-    x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
-    out = combine(basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch), coefficients, w_pre.shape[1])
-    if head_weight is not None:
-        out = stacked_linear(out, head_weight, head_bias)
+    again = th.is_grad_enabled()
+    with th.enable_grad():
+        # Views, so that only this function's own dependence on them is seen: x may itself be made of the parameters.
+        tensors = [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
+        x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
+        out = combine(basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch), coefficients, w_pre.shape[1])
+        if head_weight is not None:
+            out = stacked_linear(out, head_weight, head_bias)
     inputs = [tensor for tensor, is_wanted in zip(tensors, wanted, strict=True) if is_wanted]
-    grads = iter(th.autograd.grad(out, inputs, grad_out, create_graph=True))
+    grads = iter(th.autograd.grad(out, inputs, grad_out, create_graph=again))
     return [next(grads) if is_wanted else None for is_wanted in wanted]

@@ -1,7 +1,9 @@
 /* The kernel as a Python extension: integers in (sizes and addresses of float32 arrays), nothing out.
- * The caller, sb3_span/nn/native/__init__.py, has checked types, devices, layouts and sizes. */
+ * The caller, function.py beside this file, has checked types, devices, layouts and shapes. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+#include <limits.h>
 
 #include "span_kernel.h"
 
@@ -35,7 +37,11 @@ static int read_kernel(PyObject *const *args, const SpanKernel **kernel) {
 
 static SpanShape read_shape(PyObject *const *args) {
     int n[8];
-    for (int i = 0; i < 8; i++) n[i] = (int)PyLong_AsLong(args[SHAPE + i]);
+    for (int i = 0; i < 8; i++) {
+        long value = PyLong_AsLong(args[SHAPE + i]);
+        if (value > INT_MAX) PyErr_Format(PyExc_OverflowError, "a size of %ld is too large for the kernel", value);
+        n[i] = (int)value;
+    }
     SpanShape shape = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]};
     return shape;
 }

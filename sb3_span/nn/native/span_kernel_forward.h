@@ -33,6 +33,7 @@ INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~m
 
 #define Real Vec
 #define Whole Ints
+#define span_fill fill
 #define span_select choose
 #define span_whole(x) __builtin_convertvector(x, Ints)
 #define span_real(i) __builtin_convertvector(i, Vec)
@@ -332,7 +333,7 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
     for (int c = 0; c < s->stack; c++) {
         load_network(&n, in, c, 0);
         size_t stride = n.latent_pad * (z ? 2 : 1);
-        float *at = z ? z + c * s->batch * stride : scratch_z;
+        float *at = z ? z + (size_t)c * s->batch * stride : scratch_z;
         if (z)
             preprocess(&n, in->x, s->batch, at, 1);
         else

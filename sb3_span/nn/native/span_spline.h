@@ -4,6 +4,7 @@
  * Written for one number and for vectors of numbers alike. Who includes this file says which, before it does:
  *   Real                        the type: float, or a vector of floats
  *   Whole                       the integer type of the same width and size
+ *   span_fill(value)            a Real of this value
  *   span_select(mask, a, b)     a where the comparison `mask` holds, else b
  *   span_whole(x), span_real(i) conversion to whole numbers (towards zero) and back
  *   span_upper_half(x)          x without the lower 12 bits of its mantissa
@@ -17,12 +18,12 @@
 SPAN_INLINE Real span_magnitude(Real x) { return span_select(x < 0.0f, -x, x); }
 
 /* max(x, 0) */
-SPAN_INLINE Real span_positive(Real x) { return span_select(x < 0.0f, x * 0.0f, x); }
+SPAN_INLINE Real span_positive(Real x) { return span_select(x < 0.0f, span_fill(0.0f), x); }
 
 /* floor(x) within [0, limit]; 0 for a NaN */
 SPAN_INLINE Whole span_index(Real x, Real limit) {
     x = span_select(x > limit, limit, x);
-    return span_whole(span_select(x > 0.0f, x, limit * 0.0f));
+    return span_whole(span_select(x > 0.0f, x, span_fill(0.0f)));
 }
 
 /* z * grid - first, with one rounding: both halves of z times a small whole number are exact. A processor that has fused
