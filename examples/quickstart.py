@@ -150,7 +150,7 @@ def draw(results: list[dict[str, Any]], args: argparse.Namespace, path: Path) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--steps", type=int, default=180_000)
+    parser.add_argument("--steps", type=int, default=150_000)
     parser.add_argument("--eval-every", type=int, default=5_000)
     parser.add_argument("--eval-episodes", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2, help="training runs at a time")

@@ -54,7 +54,7 @@ def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list
             ("critics", lambda: networks.time_critics(rounds)),
             ("predict", lambda: [networks.time_predict(hyperparams, rounds)]),
             ("growth", lambda: networks.time_growth(rounds)),
-            ("memory", networks.measure_memory),
+            ("memory", lambda: networks.measure_memory(hyperparams)),
         ],
         "networks",
         console=console,
@@ -118,7 +118,7 @@ def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
         rows = [row for row in results["growth"] if row["grows"] == what]
         growth.add_row(what, *(f"{row['value']}: {row['us']:.0f}" for row in rows))
 
-    memory = Table("", "batch", "tensors, kB", "scratch, kB", title="(d) Peak allocation of one forward and backward pass")
+    memory = Table("", "", "batch", "tensors, kB", "scratch, kB", title="(d) Peak allocation")
     for row in results["memory"]:
-        memory.add_row(row["network"], str(row["batch"]), f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}")
+        memory.add_row(row["network"], row["what"], str(row["batch"]), f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}")
     return [steps, critics, growth, memory]

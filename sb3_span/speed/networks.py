@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -125,7 +126,7 @@ def time_critics(rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def time_predict(hyperparams: Any, rounds: int) -> dict[str, Any]:
+def time_predict(hyperparams: Path, rounds: int) -> dict[str, Any]:
     """(b) ``predict`` of one observation: Hopper's SAC agent."""
     agents = {
         method: make_agent(hyperparams / f"{method}.yml", "Hopper-v5", seed=0, buffer_size=10) for method in ("span", "mlp")
@@ -185,9 +186,17 @@ def _silenced() -> Iterator[None]:
         os.close(nowhere)
 
 
-def measure_memory() -> list[dict[str, Any]]:
-    """(d) Peak of what one forward and backward pass allocates: torch's tensors, and the kernel's scratch memory."""
+def measure_memory(hyperparams: Path) -> list[dict[str, Any]]:
+    """(d) Peak of what a step allocates: torch's tensors, and the kernel's scratch memory while it runs."""
     rows = []
+    for method, name in (("mlp", "Hopper's SAC, MLP"), ("span", "Hopper's SAC, SPAN")):
+        agent = make_agent(hyperparams / f"{method}.yml", "Hopper-v5", seed=0, buffer_size=1000, learning_starts=200)
+        assert isinstance(agent, SAC)
+        agent.learn(300)  # optimizers have their states then
+        peak = peak_allocation(partial(agent.train, gradient_steps=1, batch_size=128))
+        rows.append({"network": name, "what": "update", "batch": 128, "peak_kB": peak / 1000, "scratch_kB": 0.0})
+        if method == "span":
+            rows[-1]["scratch_kB"] = scratch(128) / 1000
     for batch in (128, 1024):
         for name, net in make_critics().items():
             if name == "pykan":
@@ -195,20 +204,31 @@ def measure_memory() -> list[dict[str, Any]]:
             x = th.randn(batch, INPUTS)
             step(net, x)
             net.zero_grad()
-            with (
-                _silenced(),
-                th.profiler.profile(profile_memory=True, activities=[th.profiler.ProfilerActivity.CPU]) as profile,
-            ):
-                step(net, x)
-            peak = now = 0
-            for event in sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
-                if event.name() == "[memory]":
-                    now += event.nbytes()
-                    peak = max(peak, now)
-            scratch = 0
-            if name == "SPAN, native" and choice.extension is not None:
-                arch = SPAN_ARCH
-                sizes = (CRITICS, batch, INPUTS, INPUTS, arch["nelems"], arch["nmodes"], 1, 0)
-                scratch = choice.extension.scratch(0, *sizes)
-            rows.append({"network": name, "batch": batch, "peak_kB": peak / 1000, "scratch_kB": scratch / 1000})
+            peak = peak_allocation(partial(step, net, x))
+            inside = scratch(batch) if name == "SPAN, native" else 0
+            row = {"network": name, "what": "forward and backward", "batch": batch, "peak_kB": peak / 1000}
+            rows.append({**row, "scratch_kB": inside / 1000})
     return rows
+
+
+def scratch(batch: int) -> int:
+    """Bytes that the native kernel allocates for the critics' backward pass, its largest."""
+    if choice.extension is None or not choice.IS_NATIVE:
+        return 0
+    sizes = (CRITICS, batch, INPUTS, INPUTS, SPAN_ARCH["nelems"], SPAN_ARCH["nmodes"], 1, 0)
+    return choice.extension.scratch(0, *sizes)
+
+
+def peak_allocation(call: Callable[[], object]) -> int:
+    """The most bytes of torch's tensors that were allocated by a call at one time."""
+    with (
+        _silenced(),
+        th.profiler.profile(profile_memory=True, activities=[th.profiler.ProfilerActivity.CPU]) as profile,
+    ):
+        call()
+    peak = now = 0
+    for event in sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            peak = max(peak, now)
+    return peak
