@@ -77,9 +77,11 @@ def main() -> None:
             cwd=copy,
             env={**os.environ, "CFLAGS": "-fsanitize=address -g -O1"},
         )
-        library = subprocess.run(
-            ["gcc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
-        ).stdout.strip()
+        # With libstdc++ beside it: without, the first C++ exception that torch throws would end the process.
+        libraries = [
+            subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
+            for name in ("libasan.so", "libstdc++.so.6")
+        ]
         subprocess.run(
             [
                 sys.executable,
@@ -94,7 +96,7 @@ def main() -> None:
             ],
             check=True,
             cwd=copy,
-            env={**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(copy)},
+            env={**os.environ, "LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(copy)},
         )
 
         run("gcc", *flags, "-O2", "-I", NATIVE, driver, *SOURCES, "-lm", "-o", folder / "plain")
