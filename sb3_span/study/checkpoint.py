@@ -24,6 +24,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wr
 from sb3_span.study.records import written_whole
 
 AGENT, STATE, NORMALIZATION, REPLAY = "agent.zip", "state.json", "vecnormalize.pkl", "replay_buffer.pkl"
+# What reading a truncated zip, JSON, pickle or NumPy file raises; SB3 asserts.
+DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, AssertionError, zipfile.BadZipFile, pickle.UnpicklingError)
 ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 
@@ -46,10 +48,10 @@ class Checkpoints:
         :param model: The agent, inside ``learn``
         :param state: What else to come back to: plain data
         """
-        done = model.num_timesteps
-        if isinstance(model, OnPolicyAlgorithm):
-            # A rollout under way is not saved: it is collected again, and does not count twice.
-            done -= model.rollout_buffer.pos * model.n_envs
+        # SB3 calls back before it stores the step. That step, and an on-policy rollout under way, are not saved: they are
+        # made again, and must not count twice.
+        unsaved = 1 + (model.rollout_buffer.pos if isinstance(model, OnPolicyAlgorithm) else 0)
+        done = model.num_timesteps - unsaved * model.n_envs
         old = self.latest()
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix="."))
         try:
@@ -63,7 +65,7 @@ class Checkpoints:
                 normalization.save(str(temporary / NORMALIZATION))
             if isinstance(model, OffPolicyAlgorithm):
                 if _is_plain(model.replay_buffer):
-                    self._save_replay(model, _rows(old, model))
+                    self._save_replay(model, _rows(old, model), done // model.n_envs)
                 else:
                     model.save_replay_buffer(temporary / REPLAY)
             (temporary / STATE).write_text(json.dumps({**state, "num_timesteps": done}))
@@ -99,7 +101,7 @@ class Checkpoints:
                     self._load_replay(loaded)
                 else:
                     loaded.load_replay_buffer(folder / REPLAY)
-        except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+        except DAMAGED as error:
             raise ValueError(
                 f"The checkpoint {folder} is damaged ({error}). Restore it, or delete it to start this run over, "
                 "and retry the study."
@@ -110,13 +112,13 @@ class Checkpoints:
         for path in [*self._folder.glob("checkpoint-*"), self._replay]:
             shutil.rmtree(path, ignore_errors=True)
 
-    def _save_replay(self, model: OffPolicyAlgorithm, saved: int) -> None:
+    def _save_replay(self, model: OffPolicyAlgorithm, saved: int, added: int) -> None:
         """
         :param saved: Rows that earlier checkpoints have
+        :param added: Rows that were ever added to the buffer
         """
         buffer = model.replay_buffer
         assert buffer is not None
-        added = model.num_timesteps // model.n_envs
         first = max(saved, added - buffer.buffer_size)
         if first < added:
             places = np.arange(first, added) % buffer.buffer_size
@@ -138,7 +140,7 @@ class Checkpoints:
             first = int(path.stem)
             if first >= added:
                 break
-            with np.load(path) as chunk:
+            with path.open("rb") as file, np.load(file) as chunk:
                 n_rows = min(len(chunk["rewards"]), added - first)
                 if first > reached:
                     break

@@ -31,7 +31,8 @@ class OneEpisode(gym.Wrapper):
             self._last, reward, terminated, truncated, info = self.env.step(action)
             if not (terminated or truncated):
                 return self._last, float(reward), False, False, info
-            self.episode_return = float(info["episode"]["r"])
+            # A wrapper between here and Monitor may have ended the episode: then Monitor has not summed it up.
+            self.episode_return = float(info["episode"]["r"] if "episode" in info else sum(self.get_wrapper_attr("rewards")))
         # The end is not passed on: the vectorized environment would reset.
         return self._last, 0.0, False, False, {}
 

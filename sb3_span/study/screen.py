@@ -19,7 +19,8 @@ LINES = {
     "lost": "[yellow]lost[/]     {key}  {why}",
     "stopped": "[yellow]stopped[/]  {key}  saved, goes on with the same command",
 }
-SECONDS_BETWEEN_COUNTS = 5.0
+# Counting reads every record of the study.
+SECONDS_BETWEEN_COUNTS = 20.0
 
 
 def watch(supervisor: Supervisor, console: Console) -> None:
@@ -54,6 +55,7 @@ class _View:
         self._done, self._left = 0, "unknown"
 
     def note(self, news: News) -> None:
+        self._next_count = 0.0
         if news.name in LINES:
             self._console.print(LINES[news.name].format(**{"key": news.run.key, **news.details}), highlight=False)
 

@@ -53,13 +53,9 @@ def remaining_seconds(plan: Plan, folder: Path) -> dict[tuple[str, str], float |
             if (run.env, run.method) == (env, method)
         )
         # Methods of similar size take similar time: another one's is better than none.
-        speeds = [_speed(record) for record in records.values() if record.settings["env"] == env]
-        own = [
-            _speed(record)
-            for record in records.values()
-            if (record.settings["env"], record.settings["method"]) == (env, method)
-        ]
-        speeds = own or speeds
+        similar = [record for record in records.values() if record.settings["env"] == env]
+        own = [record for record in similar if record.settings["method"] == method]
+        speeds = [_speed(record) for record in own or similar]
         left[env, method] = 0.0 if steps == 0 else steps * sum(speeds) / len(speeds) if speeds else None
     return left
 

@@ -4,6 +4,7 @@ The process that a user starts: it starts workers as processes of their own, sho
 Each worker has a pipe to it. A worker whose pipe closes knows that the supervisor is gone, and stops.
 """
 
+import contextlib
 import multiprocessing
 import signal
 import threading
@@ -94,10 +95,8 @@ class Supervisor:
         """Ask the workers to save their runs, put them back and end."""
         self.stopping = True
         for worker in self.workers:
-            try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended already
                 worker.pipe.send("stop")
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it has ended already
 
     def kill(self) -> None:
         """End the workers at once. Their runs go on from their checkpoints."""
@@ -165,10 +164,8 @@ def _main(pipe: Connection, plan: Plan, folder: Path, storage: str, timing: dict
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
     def listen() -> None:
-        try:
+        with contextlib.suppress(EOFError, OSError):  # the supervisor is gone
             pipe.recv()
-        except (EOFError, OSError):
-            pass  # the supervisor is gone
         stop.set()
 
     def tell(name: str, details: dict[str, Any]) -> None:

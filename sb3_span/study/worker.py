@@ -74,7 +74,7 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
 
 
 class _Reporter(Watcher):
-    """Tells the database and whoever shows the worker. The run does not depend on the database: what it misses is sent later."""
+    """Tells the database and the screen. A run does not depend on the database: what that misses is sent later."""
 
     def __init__(self, queue: Queue, claim: Claim, stop: threading.Event, tell: Tell) -> None:
         self._queue, self._claim, self._stop, self._tell = queue, claim, stop, tell
