@@ -11,7 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from sb3_span.machine import machine
-from sb3_span.speed import networks, training
+from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
 
 
@@ -57,6 +57,8 @@ def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list
             ("predict", lambda: [networks.time_predict(hyperparams, rounds)]),
             ("growth", lambda: networks.time_growth(rounds)),
             ("memory", lambda: networks.measure_memory(hyperparams)),
+            ("studies", lambda: studies.time_studies(hyperparams, min(rounds, 5))),
+            ("evaluation", lambda: [studies.time_evaluation(min(rounds, 5))]),
         ],
         "networks",
         console=console,
@@ -108,4 +110,14 @@ def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     memory = Table("", "", "batch", "tensors, kB", "scratch, kB", title="(d) Peak allocation")
     for row in results["memory"]:
         memory.add_row(row["network"], row["what"], str(row["batch"]), f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}")
-    return [steps, critics, growth, memory]
+
+    around = Table("", "steps", "in a study, s", "learn, s", "study relative to learn", title="(e) A study around a run")
+    for row in results["studies"]:
+        seconds = (f"{row['study_s']:.1f}", f"{row['plain_s']:.1f}")
+        around.add_row(row["environment"], f"{row['steps']:,}", *seconds, _ratio(row))
+    evaluation = results["evaluation"][0]
+    around.caption = (
+        f"both with the same evaluations; {evaluation['episodes']} full episodes of {evaluation['environment']} take "
+        f"{evaluation['seconds']:.1f} s"
+    )
+    return [steps, critics, growth, memory, around]

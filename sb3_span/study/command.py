@@ -34,25 +34,26 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
     console = Console()
     plan = read_plan(file)
     _remember(plan, folder)
-    supervisor = Supervisor(plan, folder, storage or _sqlite(folder), n_workers, **timing)
-    # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        watch(supervisor, console)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    return _show(plan, supervisor.queue, folder, console)
+    with Queue(plan, storage or _sqlite(folder), **timing) as queue:
+        queue.refill()
+        # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
+        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            watch(Supervisor(queue, folder, n_workers), console)
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+        return _show(queue, folder, console)
 
 
 def show_status(folder: Path, storage: str | None) -> None:
-    plan = open_study(folder)
-    _show(plan, _queue(plan, folder, storage), folder, Console())
+    with Queue(open_study(folder), storage or _sqlite(folder)) as queue:
+        _show(queue, folder, Console())
 
 
 def retry(folder: Path, storage: str | None) -> None:
     """Let the failed runs wait again."""
-    plan = open_study(folder)
-    again = _queue(plan, folder, storage).retry()
+    with Queue(open_study(folder), storage or _sqlite(folder)) as queue:
+        again = queue.retry()
     print(f"{len(again)} failed runs wait again." + (" Start the study to run them." if again else ""))
 
 
@@ -88,14 +89,14 @@ def open_study(folder: Path) -> Plan:
     return read_plan(folder / STUDY_FILE)
 
 
-def _show(plan: Plan, queue: Queue, folder: Path, console: Console) -> bool:
+def _show(queue: Queue, folder: Path, console: Console) -> bool:
     try:
         states = queue.states()
     except DATABASE_ERRORS as error:
         raise ValueError(
             f"The database does not answer ({error.__cause__ or error}). The runs' folders have everything."
         ) from error
-    console.print(status_table(plan, states, folder))
+    console.print(status_table(queue.plan, states, folder))
     for key, state in states.items():
         if state.error:
             console.print(f"[red]{key}[/]: {state.error}", highlight=False)
@@ -111,10 +112,6 @@ def _remember(plan: Plan, folder: Path) -> None:
         plan.check_extends(read_plan(known), known)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(known, yaml.safe_dump(plan.resolved, sort_keys=False))
-
-
-def _queue(plan: Plan, folder: Path, storage: str | None) -> Queue:
-    return Queue(plan, storage or _sqlite(folder))
 
 
 def _sqlite(folder: Path) -> str:

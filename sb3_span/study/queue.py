@@ -56,11 +56,19 @@ class Queue:
 
     def __init__(self, plan: Plan, storage: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.plan, self.heartbeat, self.grace = plan, heartbeat, grace
+        self.plan, self.heartbeat = plan, heartbeat
+        self.opening = (plan, storage, heartbeat, grace)  # what another process needs to open it too
         self._storage = _open(storage, heartbeat, grace)
         self._study = _patiently(
             lambda: optuna.create_study(study_name=plan.name, storage=self._storage, direction="maximize", load_if_exists=True)
         )
+
+    def __enter__(self) -> "Queue":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._storage.remove_session()
+        self._storage.engine.dispose()
 
     def refill(self) -> None:
         """Give every run a trial that has none: at the start, and when a worker has died."""
@@ -188,9 +196,12 @@ def _open(url: str, heartbeat: int, grace: int) -> RDBStorage:
 def _patiently(action: Callable[[], T]) -> T:
     """Two machines that create the same tables at the same moment get in each other's way once."""
     for seconds in (0.2, 0.5, 1.0, 2.0):
-        with contextlib.suppress(*DATABASE_ERRORS):
+        try:
             return action()
-        time.sleep(seconds)
+        except ArgumentError:  # not an address at all
+            raise
+        except DATABASE_ERRORS:
+            time.sleep(seconds)
     return action()
 
 

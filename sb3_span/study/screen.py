@@ -7,7 +7,6 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from sb3_span.study.plan import Plan
 from sb3_span.study.queue import DATABASE_ERRORS
 from sb3_span.study.status import in_words, remaining_seconds
 from sb3_span.study.supervisor import News, Supervisor
@@ -49,7 +48,7 @@ def watch(supervisor: Supervisor, console: Console) -> None:
 class _View:
     def __init__(self, supervisor: Supervisor, console: Console) -> None:
         self._supervisor, self._console = supervisor, console
-        self._plan: Plan = supervisor.plan
+        self._plan = supervisor.queue.plan
         self._started = time.monotonic()
         self._next_count = 0.0
         self._done, self._left = 0, "unknown"

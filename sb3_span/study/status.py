@@ -19,11 +19,11 @@ def status_table(plan: Plan, states: dict[str, RunState], folder: Path) -> Table
     :param folder: The study's folder
     """
     table = Table(title=f"Study {plan.name}", title_justify="left")
-    table.add_column("environment")
+    table.add_column("environment", no_wrap=True)
     table.add_column("method")
     for name in NAMES:
         table.add_column(name, justify="right")
-    table.add_column("training left", justify="right")
+    table.add_column("training\nleft", justify="right", no_wrap=True)
     seconds = remaining_seconds(plan, folder)
     total: Counter[str] = Counter()
     for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):

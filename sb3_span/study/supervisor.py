@@ -51,19 +51,14 @@ class News:
 
 class Supervisor:
     """
-    :param plan: What to run
+    :param queue: The study's queue; workers open it for themselves
     :param folder: The study's folder
-    :param storage: The database's address
     :param n_workers: Workers to run at a time
-    :param timing: Seconds of the queue's heartbeat and grace, where they differ from its own
     """
 
-    def __init__(self, plan: Plan, folder: Path, storage: str, n_workers: int, **timing: int) -> None:
-        self.plan, self.folder, self.n_workers = plan, folder, n_workers
-        self._storage, self._timing = storage, timing
-        self.queue = Queue(plan, storage, **timing)
-        self.queue.refill()
-        self._runs = {run.key: run for run in plan.runs}
+    def __init__(self, queue: Queue, folder: Path, n_workers: int) -> None:
+        self.queue, self.folder, self.n_workers = queue, folder, n_workers
+        self._runs = {run.key: run for run in queue.plan.runs}
         self._deaths: Counter[str] = Counter()
         self.workers: list[Worker] = []
         self.stopping = False
@@ -106,7 +101,7 @@ class Supervisor:
 
     def _start_worker(self) -> Worker:
         ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_main, args=(theirs, self.plan, self.folder, self._storage, self._timing))
+        process = _SPAWN.Process(target=_main, args=(theirs, self.queue.opening, self.folder))
         process.start()
         theirs.close()
         return Worker(process, ours)
@@ -157,7 +152,7 @@ def _how_it_died(exitcode: int | None) -> str:
     return f"ended with the exit code {exitcode}"
 
 
-def _main(pipe: Connection, plan: Plan, folder: Path, storage: str, timing: dict[str, int]) -> None:
+def _main(pipe: Connection, opening: tuple[Plan, str, int, int], folder: Path) -> None:
     """A worker's process."""
     stop = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which says what to do
@@ -175,4 +170,5 @@ def _main(pipe: Connection, plan: Plan, folder: Path, storage: str, timing: dict
             stop.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    work(Queue(plan, storage, **timing), folder, stop, tell)
+    with Queue(*opening) as queue:
+        work(queue, folder, stop, tell)

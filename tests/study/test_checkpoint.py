@@ -152,7 +152,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, damage):
     checkpoints = Checkpoints(tmp_path)
     make_sac().learn(60, SaveAt(checkpoints, [30, 60]))
     damage(checkpoints.latest(), tmp_path / "replay")
-    with pytest.raises(ValueError, match="checkpoint-000000000060 is damaged.*delete it to start this run over"):
+    with pytest.raises(ValueError, match=r"checkpoint-000000000060 is damaged.*delete it to start this run over"):
         checkpoints.load(make_sac())
 
 

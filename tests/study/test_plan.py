@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "zoo_configs"
 STUDY = {
     "environments": {"CartPole-v1": {"algo": "ppo", "steps": 1000}},
-    "methods": {"span": {"hyperparams": str(ROOT / "hyperparams/span.yml")}, "mlp": {"hyperparams": str(ROOT / "hyperparams/mlp.yml")}},
+    "methods": {name: {"hyperparams": str(ROOT / "hyperparams" / f"{name}.yml")} for name in ("span", "mlp")},
     "seeds": 2,
 }
 SPAN_ONLY = {**STUDY, "methods": {"span": STUDY["methods"]["span"]}, "seeds": 1}
@@ -81,7 +81,9 @@ def test_one_factor_at_a_time(read):
 
 def test_full_grid(read):
     plan = read({**SPAN_ONLY, "grid": {"span_arch.nmodes": [1, 3], "learning_rate": [0.001, 0.01]}, "design": "full"})
-    settings = {(run.hyperparams["policy_kwargs"]["span_arch"]["nmodes"], run.hyperparams["learning_rate"]) for run in plan.runs}
+    settings = {
+        (run.hyperparams["policy_kwargs"]["span_arch"]["nmodes"], run.hyperparams["learning_rate"]) for run in plan.runs
+    }
     assert settings == {(1, 0.001), (1, 0.01), (3, 0.001), (3, 0.01)}
 
 
@@ -104,7 +106,10 @@ def test_the_resolved_study_stands_alone(read, tmp_path):
         ({"environments": {"CartPole-v7": {"algo": "ppo"}}}, "CartPole-v7"),
         ({"environments": {"CartPole-v1": {"algo": "dreamer"}}}, "algo is 'dreamer'; allowed are"),
         ({"environments": {"CartPole-v1": {}}}, "lacks the key 'algo'"),
-        ({"environments": {"CartPole-v1": {"algo": "ppo", "stpes": 3}}}, "environments.CartPole-v1 has an unknown key 'stpes'"),
+        (
+            {"environments": {"CartPole-v1": {"algo": "ppo", "stpes": 3}}},
+            "CartPole-v1 has an unknown key 'stpes'",
+        ),
         ({"environments": {"CartPole-v1": {"algo": "ppo", "steps": -3}}}, "environments.CartPole-v1.steps is -3"),
         ({"environments": {"Pendulum-v1": {"algo": "ppo"}}}, "has no entry for 'Pendulum-v1'; it has .*CartPole-v1"),
         ({"methods": {"span": {"hyperparams": "gone.yml"}}}, "gone.yml.*No such file"),
@@ -133,10 +138,10 @@ def test_a_file_that_is_missing_or_not_yaml(tmp_path):
 def test_a_study_may_grow_but_not_change(read, tmp_path):
     old = read(STUDY)
     read({**STUDY, "seeds": 5}).check_extends(old, tmp_path)
-    with pytest.raises(ValueError, match="CartPole-v1__span__seed1'.*no longer has"):
+    with pytest.raises(ValueError, match=r"CartPole-v1__span__seed1'.*no longer has"):
         read({**STUDY, "seeds": 1}).check_extends(old, tmp_path)
     faster = {**STUDY["methods"], "mlp": {**STUDY["methods"]["mlp"], "overrides": {"learning_rate": 0.1}}}
-    with pytest.raises(ValueError, match="hyperparams.learning_rate of the run 'CartPole-v1__mlp__seed0' is 0.1.*0.0003"):
+    with pytest.raises(ValueError, match=r"hyperparams.learning_rate of the run 'CartPole-v1__mlp__seed0' is 0.1.*0.0003"):
         read({**STUDY, "methods": faster}).check_extends(old, tmp_path)
 
 

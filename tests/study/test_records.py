@@ -59,7 +59,7 @@ def test_a_half_written_record_names_file_and_line(folder, damage, line):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"steps": 3}', '{"steps": "many", "n_eval_episodes": 3}'])
 def test_damaged_settings_name_the_file(folder, text):
     (folder / "run.json").write_text(text)
-    with pytest.raises(ValueError, match="run.json is not a run's settings"):
+    with pytest.raises(ValueError, match=r"run.json is not a run's settings"):
         read_record(folder)
 
 

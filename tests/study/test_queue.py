@@ -1,0 +1,136 @@
+"""The queue: every run once, whoever dies and whoever comes at the same moment."""
+
+import contextlib
+import multiprocessing
+import time
+import uuid
+
+import optuna
+import pytest
+
+from sb3_span.study.plan import Plan
+from sb3_span.study.queue import Queue
+from tests.study.runs import make_plan, ppo_run
+
+RUNS = [ppo_run(seed=seed) for seed in range(4)]
+
+
+@pytest.fixture
+def plan():
+    return make_plan(*RUNS, name=uuid.uuid4().hex)
+
+
+@pytest.fixture
+def open_queue(storage):
+    with contextlib.ExitStack() as stack:
+        yield lambda plan, **timing: stack.enter_context(Queue(plan, storage, **timing))
+
+
+def claim_everything(queue):
+    claims = []
+    while claim := queue.claim():
+        claims.append(claim)
+    return claims
+
+
+def test_runs_are_taken_in_order_and_once(plan, open_queue):
+    one, other = open_queue(plan), open_queue(plan)
+    one.refill()
+    other.refill()
+    taken = [queue.claim().run.seed for queue in (one, other, one, other)]
+    assert taken == [0, 1, 2, 3]
+    assert one.claim() is None and other.claim() is None
+    assert {state.name for state in one.states().values()} == {"running"}
+
+
+def test_a_run_ends_in_one_of_three_ways(plan, open_queue):
+    queue = open_queue(plan)
+    queue.refill()
+    done, failed, back, _ = claim_everything(queue)
+    queue.report(done.trial_id, 200, 10.0)
+    queue.complete(done.trial_id, 20.0)
+    queue.fail(failed.trial_id, "the reason")
+    queue.release(back.trial_id)
+    queue.refill()
+    states = open_queue(plan).states()
+    assert [states[run.key].name for run in plan.runs] == ["done", "failed", "waiting", "running"]
+    assert states[failed.run.key].error == "the reason"
+    assert [claim.run for claim in claim_everything(queue)] == [back.run]
+    database = optuna.storages.RDBStorage(queue.opening[1])
+    trials = optuna.load_study(study_name=plan.name, storage=database).trials
+    database.engine.dispose()
+    trial = next(trial for trial in trials if trial.user_attrs["key"] == done.run.key)
+    assert trial.intermediate_values == {200: 10.0} and trial.value == 20.0
+    assert trial.user_attrs["env"] == "CartPole-v1" and trial.user_attrs["method"] == "span"
+
+
+def test_failed_runs_wait_again_when_asked(plan, open_queue):
+    queue = open_queue(plan)
+    queue.refill()
+    queue.fail(queue.claim().trial_id, "the reason")
+    claim_everything(queue)
+    queue.refill()
+    assert queue.claim() is None
+    assert queue.retry() == [plan.runs[0]]
+    assert queue.claim().run == plan.runs[0]
+    assert queue.retry() == []
+
+
+def test_a_run_without_signs_of_life_is_taken_by_another(plan, open_queue):
+    queue = open_queue(plan, heartbeat=1, grace=2)
+    queue.refill()
+    dead, alive, *_ = claim_everything(queue)
+    deadline = time.monotonic() + 30
+    again = None
+    while again is None and time.monotonic() < deadline:
+        for claim in (alive, *_):
+            queue.beat(claim.trial_id)
+        queue.refill()
+        again = queue.claim()
+        time.sleep(0.2)
+    assert again.run == dead.run and again.trial_id != dead.trial_id
+    # The one that was taken for dead finds out, and what it says comes too late.
+    assert not queue.is_running(dead.trial_id) and queue.is_running(alive.trial_id)
+    queue.report(dead.trial_id, 200, 1.0)
+    queue.complete(dead.trial_id, 1.0)
+    assert queue.states()[dead.run.key].name == "running"
+
+
+def start_and_claim(plan: Plan, storage: str, barrier, results) -> None:
+    barrier.wait()
+    with Queue(plan, storage) as queue:
+        queue.refill()
+        results.put([claim.run.key for claim in claim_everything(queue)])
+
+
+def test_machines_that_start_at_the_same_moment_run_nothing_twice(plan, storage, open_queue):
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(3), context.Queue()
+    machines = [context.Process(target=start_and_claim, args=(plan, storage, barrier, results)) for _ in range(3)]
+    for machine in machines:
+        machine.start()
+    claims = [key for _ in machines for key in results.get(timeout=120)]
+    for machine in machines:
+        machine.join()
+    assert sorted(claims) == sorted(run.key for run in plan.runs)
+    assert {state.name for state in open_queue(plan).states().values()} == {"running"}
+
+
+def test_a_study_of_the_same_name_with_other_settings(plan, open_queue):
+    open_queue(plan).refill()
+    other = make_plan(ppo_run(learning_rate=0.1), name=plan.name)
+    with pytest.raises(ValueError, match=r"other settings.*another name"):
+        open_queue(other).refill()
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("nonsense", "--storage nonsense: .*It is an address such as postgresql://"),
+        ("oracle://host/database", "--storage oracle"),
+        ("postgresql://nobody@127.0.0.1:1/nothing", "the database does not answer"),
+    ],
+)
+def test_a_database_that_is_not_there(plan, address, message):
+    with pytest.raises(ValueError, match=message):
+        Queue(plan, address)
