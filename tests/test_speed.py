@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from sb3_span.cli import main
-from sb3_span.speed import networks, training
+from sb3_span.speed import networks, studies, training
 from sb3_span.speed.timing import Timing, take_turns
 from tests.test_hyperparams import HYPERPARAMS
 
@@ -29,9 +29,11 @@ def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "ENVIRONMENTS", ("CartPole-v1", "InvertedPendulum-v5"))
     monkeypatch.setattr(networks, "BATCHES", (8, 128))
     monkeypatch.setattr(networks, "GROWTH", {"batch": ((8, 16), networks.GROWTH["batch"][1])})
+    monkeypatch.setattr(studies, "RUNS", (("CartPole-v1", "ppo", 1024, {}),))
+    monkeypatch.setattr(studies, "N_EPISODES", 2)
     main(["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")])
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    names = ["critics", "growth", "machine", "memory", "predict", "training"]
+    names = ["critics", "growth", "machine", "memory", "predict", "training", "studies", "evaluation"]
     assert written == {f"{name}.csv" for name in names} | {"speed.png"}
     with (tmp_path / "out" / "training.csv").open() as file:
         rows = list(csv.DictReader(file))

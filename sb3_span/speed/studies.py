@@ -20,7 +20,10 @@ from sb3_span.study.plan import Run
 from sb3_span.study.run import StudyManager, train
 
 N_EPISODES = 30
-RUNS = (("CartPole-v1", "ppo", 20_000, {}), ("Hopper-v5", "sac", 10_000, {"learning_starts": 1000}))
+RUNS: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
+    ("CartPole-v1", "ppo", 20_000, {}),
+    ("Hopper-v5", "sac", 10_000, {"learning_starts": 1000}),
+)
 
 
 class _Evaluate(BaseCallback):
