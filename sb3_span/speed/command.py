@@ -1,7 +1,6 @@
 """The benchmark: measure, print, and write CSV files and a picture."""
 
 import csv
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sb3_span.nn import kernel_info
+from sb3_span.machine import machine
 from sb3_span.speed import networks, training
 from sb3_span.speed.figure import draw
 
@@ -46,7 +45,10 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20) -> None:
 
 
 def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
-    results: dict[str, list[dict[str, Any]]] = {"machine": [_machine()], "training": []}
+    results: dict[str, list[dict[str, Any]]] = {
+        "machine": [{**machine(), "python": platform.python_version(), "torch": th.__version__}],
+        "training": [],
+    }
     for env_id in track(training.ENVIRONMENTS, "training", console=console):
         results["training"].append(training.time_training(hyperparams, env_id, rounds))
     for name, measure in track(
@@ -61,21 +63,6 @@ def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list
     ):
         results[name] = measure()
     return results
-
-
-def _machine() -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo")  # Linux; elsewhere Python's own word
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    info = kernel_info()
-    return {
-        "processor": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
-        "instructions": info.get("instructions", "-"),
-        "kernel": info["kernel"],
-        "python": platform.python_version(),
-        "torch": th.__version__,
-    }
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,0 +1,283 @@
+"""What a study runs: from a YAML file to a list of runs, each with its final settings."""
+
+import copy
+import hashlib
+import importlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import yaml
+from rl_zoo3.utils import ALGOS
+
+STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design"}
+ENVIRONMENT_KEYS = {"algo", "steps"}
+METHOD_KEYS = {"hyperparams", "overrides"}
+EVALUATION_KEYS = {"every", "episodes"}
+DESIGNS = ("one-factor", "full")
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    One training run. Everything that decides its outcome is in here.
+
+    :param cell: The grid's options that differ from the base setting, for example ``{"span_arch.nmodes": 3}``
+    :param base: What the grid's options are in the base setting; None for one that the hyperparameter file leaves out
+    """
+
+    env: str
+    algo: str
+    method: str
+    seed: int
+    steps: int
+    eval_freq: int
+    n_eval_episodes: int
+    hyperparams: dict[str, Any]
+    cell: dict[str, Any] = field(default_factory=dict)
+    base: dict[str, Any] = field(default_factory=dict)
+    gym_packages: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of the run in its study, and of its folder."""
+        cell = [f"{option.rsplit('.', 1)[-1]}={value}" for option, value in self.cell.items()]
+        name = "__".join([self.env, self.method, *cell, f"seed{self.seed}"])
+        return "".join(letter if letter.isalnum() or letter in "._-=" else "-" for letter in name)
+
+    def settings(self) -> dict[str, Any]:
+        return {"key": self.key, **asdict(self), "gym_packages": list(self.gym_packages)}
+
+    @property
+    def digest(self) -> str:
+        """Equal for two runs exactly when their settings are."""
+        return hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    :param resolved: The study's file with the hyperparameter files read in: it stands alone
+    """
+
+    name: str
+    runs: list[Run]
+    resolved: dict[str, Any]
+
+    def check_extends(self, older: "Plan", where: Path) -> None:
+        """
+        A study that was started may grow (more seeds, environments, methods); what it has must stay as it was.
+
+        :param where: The file that holds the older plan
+        """
+        runs = {run.key: run for run in self.runs}
+        for old in older.runs:
+            if old.key not in runs:
+                raise ValueError(
+                    f"The study was started with the run {old.key!r} ({where}), which the study's file no longer has. "
+                    "Put it back, or give another --folder."
+                )
+            for option, was, is_now in _differences(old.settings(), runs[old.key].settings()):
+                raise ValueError(
+                    f"{option} of the run {old.key!r} is {is_now!r}, but the study was started with {was!r} ({where}). "
+                    "Put it back, or give another --folder."
+                )
+
+
+def read_plan(path: Path | str) -> Plan:
+    """
+    :param path: A study's file, such as ``zoo_configs/smoke.yml``. The hyperparameter files that it names are looked up
+        beside it.
+    """
+    path = Path(path)
+    try:
+        study = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}. A study is a YAML file; the package's are in zoo_configs.") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    try:
+        return _read_study(study, path)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _read_study(study: Any, path: Path) -> Plan:
+    _check_keys("the study", study, STUDY_KEYS, required=("environments", "methods", "seeds"))
+    gym_packages = study.get("gym_packages", [])
+    for package in gym_packages:
+        _import(package)
+    _check_keys("environments", study["environments"], None)
+    _check_keys("methods", study["methods"], None)
+    evaluation = {"every": 5000, "episodes": 30, **_check_keys("evaluation", study.get("evaluation", {}), EVALUATION_KEYS)}
+    for key in EVALUATION_KEYS:
+        _check_count(f"evaluation.{key}", evaluation[key])
+    grid = _read_grid(study.get("grid", {}))
+    design = study.get("design", DESIGNS[0])
+    if design not in DESIGNS:
+        raise ValueError(f"design is {design!r}; allowed are {list(DESIGNS)}")
+
+    methods = {name: _read_method(name, method, study["environments"], path) for name, method in study["methods"].items()}
+    runs: list[Run] = []
+    for env, options in study["environments"].items():
+        _check_environment(env, options)
+        # Seeds outside methods: a study that is cut short has the same seeds for every method.
+        for seed, (method, entries) in itertools.product(_read_seeds(study["seeds"]), methods.items()):
+            entry, steps = entries[env], options.get("steps", entries[env].get("n_timesteps"))
+            _check_count(f"environments.{env}.steps", steps)
+            for option in grid:
+                _look_up(entry, option, f"grid.{option}", method, env)
+            base = {option: _get(entry, option) for option in grid}
+            for cell in _cells(grid, base, design):
+                hyperparams = _replace(entry, cell)
+                hyperparams["n_timesteps"] = steps
+                runs.append(
+                    Run(
+                        env=env,
+                        algo=options["algo"],
+                        method=method,
+                        seed=seed,
+                        steps=steps,
+                        eval_freq=evaluation["every"],
+                        n_eval_episodes=evaluation["episodes"],
+                        hyperparams=hyperparams,
+                        cell=cell,
+                        base=base,
+                        gym_packages=tuple(gym_packages),
+                    )
+                )
+    resolved = {**study, "name": study.get("name", path.stem)}
+    resolved["methods"] = {name: {"hyperparams": entries} for name, entries in methods.items()}
+    return Plan(resolved["name"], runs, resolved)
+
+
+def _read_method(name: str, method: Any, environments: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """
+    :return: The method's hyperparameters for each environment, overrides included
+    """
+    _check_keys(f"methods.{name}", method, METHOD_KEYS, required=("hyperparams",))
+    entries = method["hyperparams"]
+    where = f"methods.{name}.hyperparams"
+    if isinstance(entries, str):
+        file = path.parent / entries
+        where = f"{where} ({entries})"
+        try:
+            entries = yaml.safe_load(file.read_text())
+        except OSError as error:
+            raise ValueError(f"{where}: {error.strerror}; the path is relative to the study's file") from error
+    result = {}
+    for env in environments:
+        if env not in entries:
+            known = [entry for entry, options in entries.items() if "policy_kwargs" in options]
+            raise ValueError(f"{where} has no entry for {env!r}; it has {known}")
+        result[env] = copy.deepcopy(entries[env])
+        for option, value in method.get("overrides", {}).items():
+            _look_up(result[env], option, f"methods.{name}.overrides.{option}", name, env)
+            result[env] = _replace(result[env], {option: value})
+    return result
+
+
+def _read_grid(grid: Any) -> dict[str, list[Any]]:
+    _check_keys("grid", grid, None)
+    for option, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"grid.{option} is {values!r}; a list of values is needed, such as [1, 3, 5]")
+    return grid
+
+
+def _cells(grid: dict[str, list[Any]], base: dict[str, Any], design: str) -> Iterator[dict[str, Any]]:
+    if design == "full":
+        for values in itertools.product(*grid.values()):
+            cell = dict(zip(grid, values, strict=True))
+            yield {option: value for option, value in cell.items() if value != base[option]}
+        return
+    yield {}
+    for option, values in grid.items():
+        yield from ({option: value} for value in values if value != base[option])
+
+
+def _read_seeds(seeds: Any) -> list[int]:
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds > 0:
+        return list(range(seeds))
+    if isinstance(seeds, list) and seeds and all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        return seeds
+    raise ValueError(f"seeds is {seeds!r}; a number of seeds is needed, such as 20, or a list of them, such as [0, 1, 2]")
+
+
+def _check_environment(env: str, options: Any) -> None:
+    _check_keys(f"environments.{env}", options, ENVIRONMENT_KEYS, required=("algo",))
+    if options["algo"] not in ALGOS:
+        raise ValueError(f"environments.{env}.algo is {options['algo']!r}; allowed are {sorted(ALGOS)}")
+    try:
+        gym.spec(env)
+    except gym.error.Error as error:
+        raise ValueError(
+            f"environments.{env}: Gymnasium does not know it ({error}). If a package registers it, name that under gym_packages"
+        ) from error
+
+
+def _import(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise ValueError(f"gym_packages: {error}") from error
+
+
+def _check_keys(where: str, mapping: Any, allowed: set[str] | None, required: tuple[str, ...] = ()) -> dict[str, Any]:
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{where} is {mapping!r}; a mapping is needed")
+    for key in mapping:
+        if allowed is not None and key not in allowed:
+            raise ValueError(f"{where} has an unknown key {key!r}; allowed are {sorted(allowed)}")
+    for key in required:
+        if key not in mapping:
+            raise ValueError(f"{where} lacks the key {key!r}")
+    return mapping
+
+
+def _check_count(where: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{where} is {value!r}; a whole number of at least 1 is needed")
+
+
+def _parts(option: str) -> list[str]:
+    # The options that studies vary most have a short form.
+    return f"policy_kwargs.{option}".split(".") if option.startswith("span_arch.") else option.split(".")
+
+
+def _look_up(entry: dict[str, Any], option: str, where: str, method: str, env: str) -> None:
+    """Refuse an option of a group that the method does not have, such as ``span_arch.nmodes`` of an MLP."""
+    for part in _parts(option)[:-1]:
+        if not isinstance(entry.get(part), dict):
+            raise ValueError(f"{where}: the hyperparameters of the method {method!r} for {env} have no {part!r} to vary")
+        entry = entry[part]
+
+
+def _get(entry: dict[str, Any], option: str) -> Any:
+    *groups, last = _parts(option)
+    for group in groups:
+        entry = entry[group]
+    return entry.get(last)
+
+
+def _replace(entry: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    entry = copy.deepcopy(entry)
+    for option, value in options.items():
+        *groups, last = _parts(option)
+        target = entry
+        for group in groups:
+            target = target[group]
+        target[last] = value
+    return entry
+
+
+def _differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+    elif old != new:
+        yield where, old, new
