@@ -16,10 +16,15 @@ def main(arguments: list[str] | None = None) -> None:
     speed.add_argument("--output", type=Path, default=Path("speed"), help="folder for the CSV files and the picture")
     speed.add_argument("--hyperparams", type=Path, default=Path("hyperparams"), help="folder with span.yml and mlp.yml")
     speed.add_argument("--rounds", type=int, default=20, help="rounds for each comparison")
+    speed.set_defaults(run=_speed)
+
+    report = commands.add_parser("report", help="write the tables, figures and page of a study")
+    report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
+    report.set_defaults(run=_report)
 
     args = parser.parse_args(arguments)
     try:
-        _speed(args)
+        args.run(args)
     except ValueError as error:
         sys.exit(f"sb3-span {args.command}: {error}")
 
@@ -32,6 +37,14 @@ def _speed(args: argparse.Namespace) -> None:
     except ImportError as error:
         raise ValueError(f"{error}. The benchmark needs the extra 'zoo': pip install 'sb3_span[zoo]'.") from error
     measure_speed(args.output, args.hyperparams, args.rounds)
+
+
+def _report(args: argparse.Namespace) -> None:
+    try:
+        from sb3_span.report.command import write_report
+    except ImportError as error:
+        raise ValueError(f"{error}. Reports need the extra 'zoo': pip install 'sb3_span[zoo]'.") from error
+    write_report(args.folder)
 
 
 if __name__ == "__main__":

@@ -82,16 +82,17 @@ def by_threshold(study: Study, arrived: pd.DataFrame) -> pd.DataFrame:
             runs = study.finished(env, method)
             for percent, score in thresholds(env).items():
                 own = arrived[(arrived.env == env) & (arrived.method == method) & (arrived.threshold_pct == percent)]
+                met = own.dropna(subset="step")
                 rows.append(
                     {
                         **behind(study, env, method, runs),
                         "threshold_pct": percent,
                         "threshold": score,
-                        "success_rate": own["step"].notna().mean(),
-                        "median_steps": own["step"].median(),
-                        "minutes": own["minutes"].median(),
-                        "lowest_median": own["lowest"].median(),
-                        "lowest_worst": own["lowest"].min(),
+                        "success_rate": len(met) / len(own) if len(own) else np.nan,
+                        "median_steps": met["step"].median(),
+                        "minutes": met["minutes"].median(),
+                        "lowest_median": met["lowest"].median(),
+                        "lowest_worst": met["lowest"].min(),
                     }
                 )
     return pd.DataFrame(rows)

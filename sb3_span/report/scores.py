@@ -69,11 +69,9 @@ def iqm(study: Study) -> pd.DataFrame:
     for group, envs in groups.items():
         for method in study.methods:
             scores = normalised(study, envs, method)
-            if not len(scores):
-                continue
-            steps = max(run.budget for env in envs for run in study.finished(env, method))
-            row = {"env": group, "method": method, "seeds": len(scores), "environments": len(envs), "steps": steps}
-            rows.append(row | dict(zip(("iqm", "low", "high"), iqm_interval(scores), strict=True)))
+            if len(scores):
+                row = _scored(study, group, envs, method, len(scores))
+                rows.append(row | dict(zip(("iqm", "low", "high"), iqm_interval(scores), strict=True)))
     columns = ["env", "method", "seeds", "environments", "steps", "iqm", "low", "high"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["verdict"] = [_iqm_verdict(frame, row, study.methods[0]) for row in frame.itertuples()]
@@ -94,9 +92,14 @@ def profiles(study: Study) -> pd.DataFrame:
             scores = normalised(study, envs, method)
             if len(scores):
                 share, low, high = performance_profile(scores)
-                values = {"seeds": len(scores), "environments": len(envs), "tau": TAUS, "share": share, "low": low, "high": high}
-                frames.append(pd.DataFrame({"group": group, "method": method, **values}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["group", "method"])
+                row = _scored(study, group, envs, method, len(scores))
+                frames.append(pd.DataFrame({**row, "tau": TAUS, "share": share, "low": low, "high": high}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["env", "method"])
+
+
+def _scored(study: Study, group: str, envs: list[str], method: str, n_seeds: int) -> dict[str, Any]:
+    steps = max(run.budget for env in envs for run in study.finished(env, method))
+    return {"env": group, "method": method, "seeds": n_seeds, "environments": len(envs), "steps": steps}
 
 
 def ablations(study: Study) -> pd.DataFrame:

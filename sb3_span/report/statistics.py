@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from rliable import library, metrics
+from rliable import library
 from scipy import stats
 
 MIN_SEEDS = 5
@@ -80,7 +80,7 @@ def iqm_interval(scores: np.ndarray) -> tuple[float, float, float]:
     :param scores: Normalised, shape (seeds, environments)
     :return: The mean, and the interval's two ends
     """
-    point, low, high = _interval(lambda sample: np.array([metrics.aggregate_iqm(sample)]), scores, IQM_RESAMPLES)
+    point, low, high = _interval(_iqm, scores, IQM_RESAMPLES)
     return float(point[0]), float(low[0]), float(high[0])
 
 
@@ -95,6 +95,12 @@ def performance_profile(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     :return: The share, and the interval's two ends, shape (len(TAUS),) each
     """
     return _interval(lambda sample: (sample[..., None] >= TAUS).mean(axis=(0, 1)), scores, PROFILE_RESAMPLES)
+
+
+def _iqm(scores: np.ndarray) -> np.ndarray:
+    """rliable's interquartile mean over all scores; written out, it takes a tenth of the time."""
+    cut = scores.size // 4
+    return np.sort(scores, axis=None)[cut : scores.size - cut].mean(keepdims=True)
 
 
 def _interval(
