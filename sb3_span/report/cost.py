@@ -80,7 +80,11 @@ def cost_ratios(study: Study, cost: pd.DataFrame) -> pd.DataFrame:
         else:
             frame = frame.assign(**dict.fromkeys(columns.values(), np.nan))
         frames.append(frame)
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["env", "first", "other"])
+    if not frames:
+        return pd.DataFrame(columns=["env", "first", "other"])
+    return pd.concat(frames).sort_values(
+        "env", key=lambda column: column.map(study.envs.index), kind="stable", ignore_index=True
+    )
 
 
 def _paper_throughput() -> pd.DataFrame:

@@ -59,7 +59,9 @@ class Figures:
         pictures = []
         for env in self.study.envs:
             curves = {
-                method: _curve_over_minutes(runs) for method in self.study.methods if (runs := self.study.finished(env, method))
+                method: _curve_over_minutes(runs)
+                for method in self.study.methods
+                if (runs := self.study.finished(env, method))
             }
             if len(curves) < 2:
                 continue
@@ -76,15 +78,21 @@ class Figures:
         ends = []
         for method, curve in curves.items():
             color = self.colors[method]
-            axes.fill_between(curve["x"], curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=color, alpha=0.16, lw=0)
+            axes.fill_between(
+                curve["x"], curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=color, alpha=0.16, lw=0
+            )
             complete = curve["complete"].to_numpy()
             axes.plot(curve["x"], curve["mean"].where(complete), color=color)
-            if not complete.all():  # dotted where runs are missing, joined to the solid line
-                axes.plot(curve["x"], curve["mean"].where(~complete | ~np.append(complete[1:], True)), color=color, ls=":")
+            if not complete.all():  # joined to the full line
+                axes.plot(
+                    curve["x"], curve["mean"].where(~complete | ~np.append(complete[1:], True)), color=color, lw=1, alpha=0.6
+                )
             ends.append((curve["x"].iloc[-1], curve["mean"].iloc[-1], label(method), color))
         if env in expert_scores():
             axes.axhline(expert_scores()[env], color=INK, lw=1, ls="--", alpha=0.6)
-            axes.text(0.01, expert_scores()[env], "expert", transform=axes.get_yaxis_transform(), va="bottom", fontsize=9, alpha=0.8)
+            axes.text(
+                0.01, expert_scores()[env], "expert", transform=axes.get_yaxis_transform(), va="bottom", fontsize=9, alpha=0.8
+            )
         axes.set_xlim(0, max(end[0] for end in ends))
         axes.set_title(env)
         axes.set_ylabel("return")
@@ -98,14 +106,14 @@ class Figures:
             return []
         groups = list(dict.fromkeys(iqm["env"]))[::-1]
         methods = [method for method in self.study.methods if method in set(iqm["method"])]
-        figure, axes = new_figure(7.2, 1.2 + (0.3 + 0.17 * len(methods)) * len(groups))
+        figure, axes = new_figure(5.4, 1.1 + (0.22 + 0.13 * len(methods)) * len(groups))
         for i, method in enumerate(methods):
             rows = iqm[iqm.method == method].set_index("env")
             offset = 0.22 * ((len(methods) - 1) / 2 - i)
             for group in rows.index:
                 y, row = groups.index(group) + offset, rows.loc[group]
-                axes.plot([row.low, row.high], [y, y], color=self.colors[method], lw=6, alpha=0.35, solid_capstyle="butt")
-                axes.plot(row.iqm, y, "o", color=self.colors[method], ms=6)
+                axes.plot([row.low, row.high], [y, y], color=self.colors[method], lw=5, alpha=0.35, solid_capstyle="butt")
+                axes.plot(row.iqm, y, "o", color=self.colors[method], ms=5.5)
             axes.plot([], [], "o-", color=self.colors[method], lw=4, label=label(method))
         axes.axvline(1, color=INK, lw=1, ls="--", alpha=0.6)
         axes.set_yticks(range(len(groups)), groups)
@@ -173,7 +181,12 @@ def _curve_over_steps(runs: list[Run]) -> pd.DataFrame:
     # Runs of different settings may be evaluated at different steps: between its evaluations a run keeps the last one.
     curves = curves.ffill(limit_area="inside")
     return pd.DataFrame(
-        {"x": curves.index, "mean": curves.mean(axis=1), "std": curves.std(axis=1).fillna(0), "complete": curves.notna().all(axis=1)}
+        {
+            "x": curves.index,
+            "mean": curves.mean(axis=1),
+            "std": curves.std(axis=1).fillna(0),
+            "complete": curves.notna().all(axis=1),
+        }
     ).reset_index(drop=True)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-NOTHING = "–"
+NOTHING = "-"
 
 
 def label(method: str) -> str:
@@ -28,11 +28,19 @@ def seeds(n: int, planned: int) -> str:
     return str(n) if n == planned else f"{n} of {planned}"
 
 
+def steps_range(steps: float, max_steps: float) -> str:
+    return short_number(steps) if steps == max_steps else f"{short_number(steps)} to {short_number(max_steps)}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def number(value: float, nothing: str = NOTHING) -> str:
     """Three or four digits that matter: 6,099, 491, 38.2, 0.43."""
     if not np.isfinite(value):
         return nothing
-    digits = 0 if abs(value) >= 100 or value == round(value) else 1 if abs(value) >= 10 else 2
+    digits = 0 if abs(value) >= 99.95 or value == round(value) else 1 if abs(value) >= 9.995 else 2
     return f"{value:,.{digits}f}"
 
 
@@ -49,7 +57,7 @@ def p_value(p: float) -> str:
 def steps_and_success(steps: float, success: float) -> str:
     if np.isnan(success):
         return ""
-    return f"{short_number(steps) if success else NOTHING} ({success:.0%})"
+    return f"{short_number(steps) if success else NOTHING} ({percent(success)})"
 
 
 def count(value: Any) -> str:
@@ -60,10 +68,6 @@ def fixed(value: float, digits: int = 1, nothing: str = NOTHING) -> str:
     if np.isnan(value):
         return nothing
     return f"{value:,.{digits}f}" if np.isfinite(value) else "∞" if value > 0 else "-∞"
-
-
-def times(value: float, nothing: str = NOTHING) -> str:
-    return nothing if np.isnan(value) else f"{fixed(value, 2)}×"
 
 
 def interval(point: float, low: float, high: float) -> str:

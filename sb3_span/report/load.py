@@ -107,7 +107,7 @@ def load_study(folder: Path) -> Study:
     folders = run_folders(folder)
     if not folders:
         raise ValueError(
-            f"There are no records in {folder / 'runs'}. Give the folder of a study that was started with `sb3-span study run`."
+            f"There are no records in {folder / 'runs'}. Give the folder of a study: sb3-span study run ... --folder FOLDER."
         )
     plan, remarks = _read_plan(folder / "study.yml")
     runs, broken = [], {}
@@ -115,7 +115,7 @@ def load_study(folder: Path) -> Study:
         try:
             run = _to_run(read_record(path))
         except ValueError as error:
-            broken[path.name] = str(error)
+            broken[path.name] = str(error).replace(f"{folder}/", "")
             continue
         if len(run.steps):
             runs.append(run)
@@ -140,7 +140,9 @@ def load_study(folder: Path) -> Study:
 
 def _read_plan(path: Path) -> tuple[Plan | None, list[str]]:
     if not path.exists():
-        return None, ["There is no study.yml in the folder: what was planned is not known, and all that was found is reported."]
+        return None, [
+            "There is no study.yml in the folder: what was planned is not known, and all that was found is reported."
+        ]
     try:
         return read_plan(path), []
     except ValueError as error:

@@ -44,7 +44,9 @@ def overview(study: Study) -> pd.DataFrame:
             runs = study.select(env, method)
             settings = runs[0].settings if runs else {}
             row = behind(study, env, method, study.finished(env, method))
-            rows.append({**row, "started": len(runs), "algo": settings.get("algo"), "parameters": settings.get("n_parameters")})
+            rows.append(
+                {**row, "started": len(runs), "algo": settings.get("algo"), "parameters": settings.get("n_parameters")}
+            )
     settings = {"train_steps": "paper_steps", "train_seeds": "paper_seeds"}
     return with_paper(pd.DataFrame(rows), "settings", ["env"], settings).merge(networks, how="left", on=["env", "method"])
 

@@ -19,6 +19,7 @@ from sb3_span.report.references import RANDOM_SCORES, known_environments
 
 EPISODES, SEED = 1000, 0
 
+
 def random_returns(env_id: str, episodes: int, seed: int) -> np.ndarray:
     """
     :param episodes: How many episodes to play

@@ -72,7 +72,7 @@ def iqm(study: Study) -> pd.DataFrame:
             if len(scores):
                 row = _scored(study, group, envs, method, len(scores))
                 rows.append(row | dict(zip(("iqm", "low", "high"), iqm_interval(scores), strict=True)))
-    columns = ["env", "method", "seeds", "environments", "steps", "iqm", "low", "high"]
+    columns = ["env", "method", "seeds", "environments", "steps", "max_steps", "iqm", "low", "high"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["verdict"] = [_iqm_verdict(frame, row, study.methods[0]) for row in frame.itertuples()]
     return frame.merge(_paper_iqm(), how="left", on=["env", "method"])
@@ -98,8 +98,9 @@ def profiles(study: Study) -> pd.DataFrame:
 
 
 def _scored(study: Study, group: str, envs: list[str], method: str, n_seeds: int) -> dict[str, Any]:
-    steps = max(run.budget for env in envs for run in study.finished(env, method))
-    return {"env": group, "method": method, "seeds": n_seeds, "environments": len(envs), "steps": steps}
+    budgets = {run.budget for env in envs for run in study.finished(env, method)}
+    row = {"env": group, "method": method, "seeds": n_seeds, "environments": len(envs)}
+    return {**row, "steps": min(budgets), "max_steps": max(budgets)}
 
 
 def ablations(study: Study) -> pd.DataFrame:
@@ -146,7 +147,9 @@ def _sortable(study: Study) -> Any:
         if column.name == "value":
             numbers = pd.to_numeric(column, errors="coerce")
             return column if numbers.isna().any() else numbers
-        order = study.envs if column.name == "env" else study.methods if column.name == "method" else list(dict.fromkeys(column))
+        order = (
+            study.envs if column.name == "env" else study.methods if column.name == "method" else list(dict.fromkeys(column))
+        )
         return column.map(order.index)
 
     return key

@@ -55,9 +55,9 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
 def _status(study: Study) -> Section:
     paragraphs = [progress(study), *study.remarks]
     if study.broken:
-        paragraphs.append(f"{_runs(len(study.broken))} could not be read and count as not there:")
+        paragraphs.append("Records that could not be read and are left out:")
     points = [f"{name}: {error}" for name, error in study.broken.items()]
-    return Section("Status", paragraphs, points, [tables.overview(measures.overview(study))])
+    return Section("Status", paragraphs, points)
 
 
 def progress(study: Study) -> str:
@@ -88,15 +88,18 @@ def _final_scores(study: Study, figures: Figures) -> Section:
 
 
 def _curves(study: Study, figures: Figures) -> Section:
-    text = "Mean return and one standard deviation over seeds, as far as each has got; dotted where some have not got there yet."
+    text = (
+        "Mean return and one standard deviation over seeds, as far as each has got; the line is thin where some have not got "
+        "there yet."
+    )
     return Section("Learning curves", [text], pictures=figures.learning_curves())
 
 
 def _learning(study: Study) -> Section:
     met = measures.by_threshold(study, measures.arrivals(study))
     paragraphs = [
-        f"A threshold is met at the last of {SUSTAINED_EVALUATIONS} evaluations in a row at or above it. Thresholds are shares of "
-        "the expert's score; of a negative score, half is twice as negative. Only finished runs count.",
+        f"A threshold is met at the last of {SUSTAINED_EVALUATIONS} evaluations in a row at or above it. Thresholds are "
+        "shares of the expert's score; of a negative score, half is twice as negative. Only finished runs count.",
         *_without_expert(study, "thresholds"),
         *_other_budgets(study),
     ]
@@ -117,8 +120,8 @@ def _cost(study: Study, figures: Figures) -> Section:
     machines = machines_of(study)
     paragraphs = [
         f"Measured on {'; '.join(machines)}. Seconds are those of training, without evaluation. "
-        "Runs that shared the machine with more or fewer others, or ran on different machines, took times that cannot be compared; "
-        "the paper's times are those of its own machine and code, so compare its ratios only.",
+        "Runs that shared the machine with more or fewer others, or ran on different machines, took times that cannot be "
+        "compared; the paper's times are those of its own machine and code, so compare its ratios only.",
     ]
     if len(machines) > 1:
         paragraphs.append(f"There are {len(machines)} different machines behind these times: do not compare them.")
@@ -141,8 +144,8 @@ def _ablations(study: Study, figures: Figures) -> Section:
     if cells.empty:
         return Section("Ablations", [])
     text = (
-        "Final returns of finished runs when one option is changed and all others are kept. Boxes span the quartiles, the line is "
-        "the median, whiskers reach the lowest and the highest seed, dots are seeds. The base setting is in bold."
+        "Final returns of finished runs when one option is changed and all others are kept. Boxes span the quartiles, the "
+        "line is the median, whiskers reach the lowest and the highest seed, dots are seeds. The base setting is in bold."
     )
     return Section("Ablations", [text], tables=[tables.ablations(cells)], pictures=figures.ablations(cells))
 
@@ -151,13 +154,14 @@ def _method(study: Study) -> Section:
     every = sorted({(run.settings.get("eval_freq"), run.settings["n_eval_episodes"]) for run in study.runs}, key=str)
     paragraphs = [
         "Evaluated every " + ", ".join(f"{freq:,} steps with {episodes} episodes" for freq, episodes in every) + ".",
-        f"{label(study.methods[0])} is compared with each other method. Nothing is called better or worse on fewer than {MIN_SEEDS} "
-        f"seeds of either. Intervals are from {IQM_RESAMPLES:,} resamples with a fixed seed: the same records give the same report.",
+        f"{label(study.methods[0])} is compared with each other method. Nothing is called better or worse on fewer than "
+        f"{MIN_SEEDS} seeds of either. Intervals are from {IQM_RESAMPLES:,} resamples with a fixed seed: the same records "
+        "give the same report.",
     ]
     versions = Counter(_described(run.settings.get("versions", {})) for run in study.runs)
     points = [f"{_runs(n)}: {described}" for described, n in sorted(versions.items())]
     points += [f"Expert score of {env}: {expert_scores()[env]:g}" for env in study.envs if env in expert_scores()]
-    return Section("How it was measured", paragraphs, points)
+    return Section("How it was measured", paragraphs, points, [tables.overview(measures.overview(study))])
 
 
 def machines_of(study: Study) -> list[str]:

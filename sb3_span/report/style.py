@@ -108,7 +108,14 @@ def end_labels(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     x = max(end[0] for end in ends)
     for (_, _, text, color), y in zip(ordered, heights, strict=True):
         axes.annotate(
-            text, (x, y - shift), (6, 0), textcoords="offset points", color=color, va="center", weight="bold", annotation_clip=False
+            text,
+            (x, y - shift),
+            (6, 0),
+            textcoords="offset points",
+            color=color,
+            va="center",
+            weight="bold",
+            annotation_clip=False,
         )
 
 

@@ -1,7 +1,7 @@
 """The tidy tables as people read them: methods under each other, ours and the paper's figure in one cell."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from sb3_span.report.formats import (
     mean_std,
     number,
     p_value,
+    percent,
     seeds,
     short_number,
     steps_and_success,
-    times,
+    steps_range,
 )
 
 
@@ -76,7 +77,10 @@ def overview(frame: pd.DataFrame) -> Table:
 
 def sample_efficiency(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
-        return Cell(steps_and_success(row.median_steps, row.success_rate), steps_and_success(row.paper_median_steps, row.paper_success_rate))
+        return Cell(
+            steps_and_success(row.median_steps, row.success_rate),
+            steps_and_success(row.paper_median_steps, row.paper_success_rate),
+        )
 
     note = "Median steps over the seeds that met the threshold, and in brackets the share of seeds that did."
     return _wide("sample_efficiency", "Steps to threshold", frame, "threshold_pct", cell, note)
@@ -103,8 +107,8 @@ def anytime(frame: pd.DataFrame) -> Table:
 def equal_time(frame: pd.DataFrame) -> Table:
     minutes = frame[frame.time_pct == 100].set_index("env")["minutes"].to_dict()
     note = (
-        "Mean ± standard deviation over the finished seeds, each with its last evaluation within that time. 100 % is the shortest "
-        "of the methods' median training times: "
+        "Mean ± standard deviation over the finished seeds, each with its last evaluation within that time. 100 % is the "
+        "shortest of the methods' median training times: "
         + ", ".join(f"{env} {number(value)} min" for env, value in minutes.items())
         + ". A run that was done earlier keeps its last evaluation."
     )
@@ -129,26 +133,30 @@ def expected_cost(frame: pd.DataFrame) -> Table:
 
 def cost_ratios(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
-        return Cell(times(row.cost_ratio), times(row.paper_cost_ratio, ""))
+        return Cell(fixed(row.cost_ratio, 2), fixed(row.paper_cost_ratio, 2, ""))
 
     note = "Above 1: the second method's successes cost more. Infinite when it never met the threshold while the first did."
-    counts = [seeds(min(row.seeds_first, row.seeds_other), max(row.seeds_first, row.seeds_other)) for row in frame.itertuples()]
+    counts = [
+        seeds(min(row.seeds_first, row.seeds_other), max(row.seeds_first, row.seeds_other)) for row in frame.itertuples()
+    ]
     pairs = [f"{label(row.other)} / {label(row.first)}" for row in frame.itertuples()]
     shown = frame.assign(method=pairs, counts=counts)
-    return _wide("cost_ratios", "Ratio of expected costs", shown, "threshold_pct", cell, note, frame)
+    table = _wide("cost_ratios", "Ratio of expected costs", shown, "threshold_pct", cell, note)
+    return replace(table, frame=frame, columns=["environment", "ratio of", *table.columns[2:]])
 
 
 def throughput(frame: pd.DataFrame, first: str) -> Table:
     rows = [
         [
             *_about(row),
-            Cell(seeds(row.seeds, row.planned)),
             Cell(number(row.steps_per_second), number(row.paper_steps_per_second, "")),
-            Cell(times(row.sps_ratio), times(row.paper_sps_ratio, "")),
+            Cell(fixed(row.sps_ratio, 2), fixed(row.paper_sps_ratio, 2, "")),
+            Cell(seeds(row.seeds, row.planned)),
+            Cell(short_number(row.steps)),
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "method", "seeds", "steps per second", f"relative to {label(first)}"]
+    columns = ["environment", "method", "steps per second", f"relative to {label(first)}", "seeds", "steps"]
     note = "Steps per second of training, evaluation not counted: the median over runs."
     return Table("throughput", "Throughput", frame, columns, rows, note)
 
@@ -158,21 +166,21 @@ def final_returns(frame: pd.DataFrame) -> Table:
         [
             Cell(row.env),
             Cell(f"{label(row.first)} against {label(row.other)}"),
-            Cell(f"{row.first_seeds} and {row.other_seeds}"),
-            Cell(short_number(row.steps)),
+            Cell(row.verdict),
             Cell(mean_std(row.first_mean, row.first_std), mean_std(row.paper_first_mean, row.paper_first_std, "")),
             Cell(mean_std(row.other_mean, row.other_std), mean_std(row.paper_other_mean, row.paper_other_std, "")),
             Cell(fixed(row.t, 2), fixed(row.paper_t, 2, "")),
             Cell(p_value(row.p), str(row.paper_p) if pd.notna(row.paper_p) else ""),
             Cell(fixed(row.cohen_d, 2), fixed(row.paper_cohen_d, 2, "")),
-            Cell(row.verdict),
+            Cell(f"{row.first_seeds} and {row.other_seeds}"),
+            Cell(short_number(row.steps)),
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "methods", "seeds", "steps", "first", "second", "Welch's t", "p", "Cohen's d", "the first is"]
+    columns = ["environment", "methods", "the first is", "first", "second", "Welch's t", "p", "Cohen's d", "seeds", "steps"]
     note = (
-        "Mean ± standard deviation of the last evaluation over finished seeds. The last column needs p < 0.05 and at least 5 seeds "
-        "of both; p is not corrected for the number of comparisons."
+        "Mean ± standard deviation of the last evaluation over finished seeds. The verdict needs p < 0.05 and at least 5 "
+        "seeds of both; p is not corrected for the number of comparisons."
     )
     return Table("final_returns", "Final returns", frame, columns, rows, note)
 
@@ -181,18 +189,18 @@ def iqm(frame: pd.DataFrame, first: str) -> Table:
     rows = [
         [
             *_about(row),
-            Cell(str(row.seeds)),
-            Cell(short_number(row.steps)),
             Cell(interval(row.iqm, row.low, row.high), interval(row.paper_iqm, row.paper_low, row.paper_high)),
             Cell(row.verdict),
+            Cell(str(row.seeds)),
+            Cell(steps_range(row.steps, row.max_steps)),
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "method", "seeds", "steps", "IQM", f"{label(first)} is, against it"]
+    columns = ["environment", "method", "IQM", f"{label(first)} is, against it", "seeds", "steps"]
     note = (
-        "Interquartile mean of normalised final scores, 0 for a random policy and 1 for the expert, and its 95 % interval from a "
-        "bootstrap stratified by environment. The last column needs intervals that do not overlap and at least 5 seeds of both. "
-        "The aggregate counts every environment with the same number of seeds."
+        "Interquartile mean of normalised final scores, 0 for a random policy and 1 for the expert, and its 95 % interval "
+        "from a bootstrap stratified by environment. The verdict needs intervals that do not overlap and at least 5 seeds of "
+        "both. The aggregate counts every environment with the same number of seeds."
     )
     return Table("iqm", "Interquartile means", frame, columns, rows, note)
 
@@ -207,12 +215,12 @@ def profiles(frame: pd.DataFrame) -> Table:
             [
                 Cell(str(group)),
                 Cell(label(str(method))),
+                *(Cell(percent(share)) for share in shares),
                 Cell(str(head.seeds)),
-                Cell(short_number(head.steps)),
-                *(Cell(f"{share:.0%}") for share in shares),
+                Cell(steps_range(head.steps, head.max_steps)),
             ]
         )
-    columns = ["environment", "method", "seeds", "steps", *(f"score {tau:g}" for tau in shown)]
+    columns = ["environment", "method", *(f"score {tau:g}" for tau in shown), "seeds", "steps"]
     note = "The share of runs at or above a normalised score. A domain has this number of seeds of each of its environments."
     return Table("profiles", "Runs at or above a score", frame, columns, rows, note)
 
@@ -223,18 +231,18 @@ def ablations(frame: pd.DataFrame) -> Table:
     rows = [
         [
             *_about(row),
-            Cell(row.option),
+            Cell(row.option, remark),
             Cell(f"{row.value} (base)" if row.base else str(row.value)),
+            Cell(number(row.median)),
+            Cell(f"{number(row.quartile_1)} to {number(row.quartile_3)}"),
+            Cell(f"{number(row.min)} to {number(row.max)}"),
             Cell(count(row.parameters)),
             Cell(str(row.seeds)),
             Cell(short_number(row.steps)),
-            Cell(number(row.median)),
-            Cell(f"{number(row.quartile_1)} to {number(row.quartile_3)}"),
-            Cell(f"{number(row.min)} to {number(row.max)}", remark),
         ]
         for row, remark in zip(frame.itertuples(), remarks, strict=True)
     ]
-    columns = ["environment", "method", "option", "value", "parameters", "seeds", "steps", "median", "quartiles", "range"]
+    columns = ["environment", "method", "option", "value", "median", "quartiles", "range", "parameters", "seeds", "steps"]
     note = "Final returns of finished runs. What the paper saw is about all values of an option."
     return Table("ablations", "Ablations", frame.drop(columns="returns"), columns, rows, note)
 
@@ -246,14 +254,12 @@ def _wide(
     across: str,
     cell: Callable[[Any], Cell],
     note: str,
-    written: pd.DataFrame | None = None,
 ) -> Table:
     """
     One row for each environment and method, one column for each percentage.
 
     :param across: The column with the percentages
     :param cell: From a row of the frame to what is shown
-    :param written: What goes into the CSV file, if not the frame
     """
     percents = list(dict.fromkeys(frame[across]))
     rows = []
@@ -261,10 +267,10 @@ def _wide(
         by_percent = {getattr(row, across): row for row in group.itertuples()}
         head = max(by_percent.values(), key=lambda row: getattr(row, "seeds", 0))
         n_seeds = head.counts if "counts" in frame else seeds(head.seeds, head.planned)
-        about = [*_about(head), Cell(n_seeds), Cell(short_number(head.steps))]
-        rows.append([*about, *(cell(by_percent[percent]) for percent in percents)])
-    columns = ["environment", "method", "seeds", "steps", *(f"{percent} %" for percent in percents)]
-    return Table(name, title, frame if written is None else written, columns, rows, note)
+        cells = [cell(by_percent[percent]) for percent in percents]
+        rows.append([*_about(head), *cells, Cell(n_seeds), Cell(short_number(head.steps))])
+    columns = ["environment", "method", *(f"{percent} %" for percent in percents), "seeds", "steps"]
+    return Table(name, title, frame, columns, rows, note)
 
 
 def _about(row: Any) -> list[Cell]:
