@@ -18,6 +18,9 @@ def main(arguments: list[str] | None = None) -> None:
     speed.add_argument("--rounds", type=int, default=20, help="rounds for each comparison")
     speed.set_defaults(run=_speed)
 
+    study = commands.add_parser("study", help="many training runs: environments, methods, seeds, a grid")
+    _add_study_commands(study.add_subparsers(dest="study_command", required=True, metavar="COMMAND"))
+
     report = commands.add_parser("report", help="write the tables, figures and page of a study")
     report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
     report.set_defaults(run=_report)
@@ -27,23 +30,69 @@ def main(arguments: list[str] | None = None) -> None:
         args.run(args)
     except ValueError as error:
         sys.exit(f"sb3-span {args.command}: {error}")
+    except ImportError as error:
+        sys.exit(f"sb3-span {args.command}: {error}. It needs the extra 'zoo': pip install 'sb3_span[zoo]'.")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _add_study_commands(commands: argparse._SubParsersAction) -> None:
+    run = commands.add_parser("run", help="run a study, or go on with one that was stopped")
+    run.add_argument("file", type=Path, help="the study's file, such as zoo_configs/smoke.yml")
+    run.add_argument("--workers", type=int, default=1, help="runs at a time; as many as there are cores is a good number")
+    run.set_defaults(run=_study_run)
+    status = commands.add_parser("status", help="what is waiting, running, done, failed, and how long it will take")
+    status.set_defaults(run=_study_status)
+    retry = commands.add_parser("retry", help="let the failed runs wait again")
+    retry.set_defaults(run=_study_retry)
+    gather = commands.add_parser("gather", help="bring the runs of several machines together")
+    gather.add_argument("sources", type=Path, nargs="+", help="folders of the same study")
+    gather.set_defaults(run=_study_gather)
+    for command in (run, status, retry, gather):
+        command.add_argument("--folder", type=Path, required=True, help="the study's folder")
+    for command in (run, status, retry):
+        command.add_argument(
+            "--storage",
+            help="a database that machines share, such as postgresql://user@host/database; default: SQLite in the folder",
+        )
 
 
 def _speed(args: argparse.Namespace) -> None:
     if args.rounds < 2:
         raise ValueError(f"--rounds is {args.rounds}; a spread needs at least 2 rounds. Try 20.")
-    try:
-        from sb3_span.speed import measure_speed
-    except ImportError as error:
-        raise ValueError(f"{error}. The benchmark needs the extra 'zoo': pip install 'sb3_span[zoo]'.") from error
+    from sb3_span.speed import measure_speed
+
     measure_speed(args.output, args.hyperparams, args.rounds)
 
 
+def _study_run(args: argparse.Namespace) -> None:
+    from sb3_span.study.command import run_study
+
+    if not run_study(args.file, args.folder, args.storage, args.workers):
+        sys.exit(1)
+
+
+def _study_status(args: argparse.Namespace) -> None:
+    from sb3_span.study.command import show_status
+
+    show_status(args.folder, args.storage)
+
+
+def _study_retry(args: argparse.Namespace) -> None:
+    from sb3_span.study.command import retry
+
+    retry(args.folder, args.storage)
+
+
+def _study_gather(args: argparse.Namespace) -> None:
+    from sb3_span.study.command import gather
+
+    gather(args.sources, args.folder)
+
+
 def _report(args: argparse.Namespace) -> None:
-    try:
-        from sb3_span.report.command import write_report
-    except ImportError as error:
-        raise ValueError(f"{error}. Reports need the extra 'zoo': pip install 'sb3_span[zoo]'.") from error
+    from sb3_span.report.command import write_report
+
     write_report(args.folder)
 
 

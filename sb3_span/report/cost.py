@@ -80,8 +80,6 @@ def cost_ratios(study: Study, cost: pd.DataFrame) -> pd.DataFrame:
         else:
             frame = frame.assign(**dict.fromkeys(columns.values(), np.nan))
         frames.append(frame)
-    if not frames:
-        return pd.DataFrame(columns=["env", "first", "other"])
     return pd.concat(frames).sort_values(
         "env", key=lambda column: column.map(study.envs.index), kind="stable", ignore_index=True
     )

@@ -1,5 +1,6 @@
 """The figures: learning curves, interquartile means, performance profiles, ablations. One environment each."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ class Figures:
             figure, axes = new_figure()
             self._draw_curves(axes, env, curves)
             axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
-            axes.set(xlabel="environment steps")
+            axes.set_xlabel(f"environment steps, {_seeds(len(self.study.select(env, method)) for method in curves)}")
             pictures.append(save(figure, self.folder, f"curves_{env}", f"Learning curves on {env} over environment steps"))
         return pictures
 
@@ -67,7 +68,7 @@ class Figures:
                 continue
             figure, axes = new_figure()
             self._draw_curves(axes, env, curves)
-            axes.set(xlabel="minutes of training")
+            axes.set_xlabel(f"minutes of training, {_seeds(len(self.study.finished(env, method)) for method in curves)}")
             pictures.append(save(figure, self.folder, f"time_{env}", f"Learning curves on {env} over minutes of training"))
         return pictures
 
@@ -140,7 +141,8 @@ class Figures:
                 axes.fill_between(rows["tau"], rows["low"], rows["high"], color=color, alpha=0.16, lw=0, step="pre")
                 axes.step(rows["tau"], rows["share"], where="pre", color=color, label=label(method))
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set(ylim=(-0.02, 1.02), xlim=(-0.2, 1.2), xlabel="normalised score", ylabel="runs at or above it")
+            axes.set(ylim=(-0.02, 1.02), xlim=(-0.2, 1.2), ylabel="runs at or above it")
+            axes.set_xlabel(f"normalised score, {_seeds(profiles.loc[profiles.env == group, 'seeds'])}")
             axes.set_title(group)
             axes.legend(frameon=False, loc="lower left", labelcolor="linecolor", handlelength=1)
             pictures.append(save(figure, self.folder, f"profile_{group}", f"Performance profile of {group}"))
@@ -166,11 +168,16 @@ class Figures:
             for tick, is_base in zip(axes.get_xticklabels(), rows["base"], strict=True):
                 tick.set_fontweight("bold" if is_base else "normal")
             axes.grid(axis="x", visible=False)
-            axes.set(xlabel=option, ylabel="final return")
+            axes.set(xlabel=f"{option}, {_seeds(rows['seeds'])}", ylabel="final return")
             axes.set_title(f"{env}, {label(method)}")
             name = f"ablation_{env}_{method}_{option}"
             pictures.append(save(figure, self.folder, name, f"Final returns on {env} by {option}"))
         return pictures
+
+
+def _seeds(counts: Iterable[int]) -> str:
+    least, most = min(counts := list(counts)), max(counts)
+    return f"{most} seed{'s' if most > 1 else ''}" if least == most else f"{least} to {most} seeds"
 
 
 def _curve_over_steps(runs: list[Run]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sb3_span.study.plan import Plan, read_plan
-from sb3_span.study.records import Record, read_record, run_folders
+from sb3_span.study.records import ERROR, Record, read_record, run_folders
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Study:
         that left a record
     :param n_planned: The number of all planned runs, None without a plan
     :param broken: What could not be read: the run's folder and why
+    :param failed: Runs that ended with an error, and its last line
     :param remarks: What a reader should know about the study as a whole
     """
 
@@ -67,6 +68,7 @@ class Study:
     planned: Counter[tuple[str, str]]
     n_planned: int | None
     broken: dict[str, str]
+    failed: dict[str, str]
     remarks: list[str]
 
     def select(self, env: str, method: str) -> list[Run]:
@@ -134,6 +136,7 @@ def load_study(folder: Path) -> Study:
         planned=_count(plan.runs if plan else runs),
         n_planned=len(plan.runs) if plan else None,
         broken=broken,
+        failed={path.parent.name: _last_line(path) for path in sorted(folder.glob(f"runs/*/{ERROR}"))},
         remarks=remarks,
     )
 
@@ -168,6 +171,10 @@ def _to_run(record: Record) -> Run:
         means=record.returns.mean(axis=1),
         settings=settings,
     )
+
+
+def _last_line(path: Path) -> str:
+    return (path.read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
 
 
 def _span_first(run: Run) -> tuple[bool, str]:

@@ -4,7 +4,6 @@ import base64
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
 
 from sb3_span.report.sections import Section
 from sb3_span.report.style import css_variables
@@ -23,8 +22,8 @@ def html(title: str, sections: list[Section]) -> str:
     :return: The whole report with its figures and, for download, its tables
     """
     template = _templates().get_template("report.html")
-    colors = {"light": Markup(css_variables(dark=False)), "dark": Markup(css_variables(dark=True))}
-    return template.render(title=title, sections=sections, colors=colors, csv_link=_csv_link, Markup=Markup)
+    colors = {"light": css_variables(dark=False), "dark": css_variables(dark=True)}
+    return template.render(title=title, sections=sections, colors=colors, csv_link=_csv_link)
 
 
 def _templates() -> jinja2.Environment:

@@ -116,7 +116,7 @@ def ablations(study: Study) -> pd.DataFrame:
             for option, value, is_base in _options(run):
                 cells[run.env, run.method, option, value, is_base].append(run)
     saw = paper("ablation_grids").rename(columns={"parameter": "option", "what_the_paper_saw": "paper_saw"})
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (env, method, option, value, is_base), runs in cells.items():
         returns = [run.final for run in runs]
         row = {"env": env, "method": method, "option": option, "value": value, "base": is_base, "seeds": len(runs)}
@@ -124,10 +124,17 @@ def ablations(study: Study) -> pd.DataFrame:
         quartiles = np.percentile(returns, [0, 25, 50, 75, 100])
         row |= dict(zip(("min", "quartile_1", "median", "quartile_3", "max"), quartiles, strict=True))
         rows.append(row | {"returns": returns})
+    options = list(dict.fromkeys(row["option"] for row in rows))
+    rows.sort(
+        key=lambda row: (
+            study.envs.index(row["env"]),
+            study.methods.index(row["method"]),
+            options.index(row["option"]),
+            _by_number(row["value"]),
+        )
+    )
     frame = pd.DataFrame(rows, columns=None if rows else ["env", "method", "option", "value"])
-    frame = frame.sort_values(["env", "method", "option", "value"], key=_sortable(study), kind="stable", ignore_index=True)
-    frame = frame.merge(saw[["env", "option", "paper_saw"]], how="left", on=["env", "option"])
-    return frame
+    return frame.merge(saw[["env", "option", "paper_saw"]], how="left", on=["env", "option"])
 
 
 def _options(run: Run) -> Iterator[tuple[str, str, bool]]:
@@ -140,19 +147,12 @@ def _options(run: Run) -> Iterator[tuple[str, str, bool]]:
             yield option.rsplit(".", 1)[-1], str(value), True
 
 
-def _sortable(study: Study) -> Any:
-    """Environments and methods in the study's order, values as numbers where they are."""
-
-    def key(column: pd.Series) -> pd.Series:
-        if column.name == "value":
-            numbers = pd.to_numeric(column, errors="coerce")
-            return column if numbers.isna().any() else numbers
-        order = (
-            study.envs if column.name == "env" else study.methods if column.name == "method" else list(dict.fromkeys(column))
-        )
-        return column.map(order.index)
-
-    return key
+def _by_number(value: str) -> tuple[int, float, str]:
+    """Numbers in their order, then whatever is none."""
+    try:
+        return 0, float(value), ""
+    except ValueError:
+        return 1, 0.0, value
 
 
 def _iqm_verdict(frame: pd.DataFrame, row: Any, first: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import matplotlib as mpl
+import pandas as pd
 
 from sb3_span.report import cost, measures, scores, tables
 from sb3_span.report.figures import Figures
@@ -38,13 +39,14 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
     :param figures_folder: Where the figures are written
     """
     figures = Figures(study, figures_folder)
+    met = measures.by_threshold(study, measures.arrivals(study))
     with mpl.rc_context(STYLE):
         sections = [
             _status(study),
             _final_scores(study, figures),
             _curves(study, figures),
-            _learning(study),
-            _cost(study, figures),
+            _learning(study, met),
+            _cost(study, met, figures),
             _profiles(study, figures),
             _ablations(study, figures),
             _method(study),
@@ -53,11 +55,9 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
 
 
 def _status(study: Study) -> Section:
-    paragraphs = [progress(study), *study.remarks]
-    if study.broken:
-        paragraphs.append("Records that could not be read and are left out:")
-    points = [f"{name}: {error}" for name, error in study.broken.items()]
-    return Section("Status", paragraphs, points)
+    points = [f"Failed: {name}: {error}" for name, error in study.failed.items()]
+    points += [f"Cannot be read and is left out: {name}: {error}" for name, error in study.broken.items()]
+    return Section("Status", [progress(study), *study.remarks], points)
 
 
 def progress(study: Study) -> str:
@@ -95,27 +95,27 @@ def _curves(study: Study, figures: Figures) -> Section:
     return Section("Learning curves", [text], pictures=figures.learning_curves())
 
 
-def _learning(study: Study) -> Section:
-    met = measures.by_threshold(study, measures.arrivals(study))
+def _learning(study: Study, met: pd.DataFrame) -> Section:
     paragraphs = [
         f"A threshold is met at the last of {SUSTAINED_EVALUATIONS} evaluations in a row at or above it. Thresholds are "
         "shares of the expert's score; of a negative score, half is twice as negative. Only finished runs count.",
         *_without_expert(study, "thresholds"),
         *_other_budgets(study),
     ]
-    shown = [tables.sample_efficiency(measures.sample_efficiency(met)), tables.after_arrival(measures.after_arrival(met))]
-    shown = shown if len(met) else []
-    return Section("Sample efficiency", paragraphs, tables=[*shown, tables.anytime(measures.anytime(study))])
+    shown = [tables.anytime(measures.anytime(study))]
+    if len(met):
+        shown.insert(0, tables.sample_efficiency(measures.sample_efficiency(met)))
+        shown.insert(1, tables.after_arrival(measures.after_arrival(met)))
+    return Section("Sample efficiency", paragraphs, tables=shown)
 
 
-def _cost(study: Study, figures: Figures) -> Section:
-    cost_table = cost.costs(measures.by_threshold(study, measures.arrivals(study)))
-    ratios = cost.cost_ratios(study, cost_table)
+def _cost(study: Study, met: pd.DataFrame, figures: Figures) -> Section:
     equal_time = measures.equal_time(study)
     shown = [tables.throughput(cost.throughput(study), study.methods[0])]
-    if len(cost_table):
-        shown += [tables.minutes(cost_table), tables.expected_cost(cost_table)]
-    shown += [tables.cost_ratios(ratios)] if len(ratios) else []
+    if len(met):
+        costs = cost.costs(met)
+        shown += [tables.minutes(costs), tables.expected_cost(costs)]
+        shown += [tables.cost_ratios(cost.cost_ratios(study, costs))] if study.others else []
     shown += [tables.equal_time(equal_time)] if len(equal_time) else []
     machines = machines_of(study)
     paragraphs = [

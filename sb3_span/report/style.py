@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +21,7 @@ PALETTE = [
     ("#b0467e", "#f08ac0"),
     ("#5f6b76", "#a9b4be"),
 ]
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 11,
     "axes.titlesize": 12,
     "axes.titleweight": "bold",

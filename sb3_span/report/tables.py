@@ -186,17 +186,19 @@ def final_returns(frame: pd.DataFrame) -> Table:
 
 
 def iqm(frame: pd.DataFrame, first: str) -> Table:
+    compared = frame["verdict"].any()
     rows = [
         [
             *_about(row),
             Cell(interval(row.iqm, row.low, row.high), interval(row.paper_iqm, row.paper_low, row.paper_high)),
-            Cell(row.verdict),
+            *([Cell(row.verdict)] if compared else []),
             Cell(str(row.seeds)),
             Cell(steps_range(row.steps, row.max_steps)),
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "method", "IQM", f"{label(first)} is, against it", "seeds", "steps"]
+    verdict = [f"{label(first)} is, against it"] if compared else []
+    columns = ["environment", "method", "IQM", *verdict, "seeds", "steps"]
     note = (
         "Interquartile mean of normalised final scores, 0 for a random policy and 1 for the expert, and its 95 % interval "
         "from a bootstrap stratified by environment. The verdict needs intervals that do not overlap and at least 5 seeds of "

@@ -15,7 +15,7 @@ import yaml
 from rl_zoo3.utils import ALGOS
 
 STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design"}
-ENVIRONMENT_KEYS = {"algo", "steps"}
+ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "overrides"}
 METHOD_KEYS = {"hyperparams", "overrides"}
 EVALUATION_KEYS = {"every", "episodes"}
 DESIGNS = ("one-factor", "full")
@@ -121,12 +121,13 @@ def _read_study(study: Any, path: Path) -> Plan:
     if design not in DESIGNS:
         raise ValueError(f"design is {design!r}; allowed are {list(DESIGNS)}")
 
+    for env, options in study["environments"].items():
+        _check_environment(env, options)
     methods = {name: _read_method(name, method, study["environments"], path) for name, method in study["methods"].items()}
     runs: list[Run] = []
     for env, options in study["environments"].items():
-        _check_environment(env, options)
         # Seeds outside methods: a study that is cut short has the same seeds for every method.
-        for seed, (method, entries) in itertools.product(_read_seeds(study["seeds"]), methods.items()):
+        for seed, (method, entries) in itertools.product(_read_seeds(options.get("seeds", study["seeds"])), methods.items()):
             entry, steps = entries[env], options.get("steps", entries[env].get("n_timesteps"))
             _check_count(f"environments.{env}.steps", steps)
             for option in grid:
@@ -152,6 +153,10 @@ def _read_study(study: Any, path: Path) -> Plan:
                 )
     resolved = {**study, "name": study.get("name", path.stem)}
     resolved["methods"] = {name: {"hyperparams": entries} for name, entries in methods.items()}
+    resolved["environments"] = {
+        env: {key: value for key, value in options.items() if key != "overrides"}
+        for env, options in study["environments"].items()
+    }
     return Plan(resolved["name"], runs, resolved)
 
 
@@ -174,10 +179,12 @@ def _read_method(name: str, method: Any, environments: dict[str, Any], path: Pat
         if env not in entries:
             known = [entry for entry, options in entries.items() if "policy_kwargs" in options]
             raise ValueError(f"{where} has no entry for {env!r}; it has {known}")
-        result[env] = copy.deepcopy(entries[env])
-        for option, value in method.get("overrides", {}).items():
-            _look_up(result[env], option, f"methods.{name}.overrides.{option}", name, env)
-            result[env] = _replace(result[env], {option: value})
+        result[env] = entries[env]
+        for source, options in ((f"methods.{name}", method), (f"environments.{env}", environments[env])):
+            overrides = _check_keys(f"{source}.overrides", options.get("overrides", {}), None)
+            for option in overrides:
+                _look_up(result[env], option, f"{source}.overrides.{option}", name, env)
+            result[env] = _replace(result[env], overrides)
     return result
 
 
@@ -191,8 +198,8 @@ def _read_grid(grid: Any) -> dict[str, list[Any]]:
 
 def _cells(grid: dict[str, list[Any]], base: dict[str, Any], design: str) -> Iterator[dict[str, Any]]:
     if design == "full":
-        for values in itertools.product(*grid.values()):
-            cell = dict(zip(grid, values, strict=True))
+        for combination in itertools.product(*grid.values()):
+            cell = dict(zip(grid, combination, strict=True))
             yield {option: value for option, value in cell.items() if value != base[option]}
         return
     yield {}
@@ -216,7 +223,7 @@ def _check_environment(env: str, options: Any) -> None:
         gym.spec(env)
     except gym.error.Error as error:
         raise ValueError(
-            f"environments.{env}: Gymnasium does not know it ({error}). If a package registers it, name that under gym_packages"
+            f"environments.{env}: Gymnasium does not know it ({error}). Name the package that registers it under gym_packages"
         ) from error
 
 

@@ -1,0 +1,183 @@
+"""
+Where a killed run goes on: the agent with its optimizers, the replay buffer, the statistics of VecNormalize.
+
+A replay buffer is hundreds of megabytes. What was added since the last checkpoint is a few, so that is what gets written,
+to a file of its own: a checkpoint costs little enough to take one at every evaluation.
+"""
+
+import json
+import os
+import pickle
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wrapper
+
+from sb3_span.study.records import written_whole
+
+AGENT, STATE, NORMALIZATION, REPLAY = "agent.zip", "state.json", "vecnormalize.pkl", "replay_buffer.pkl"
+# What reading a truncated zip, JSON, pickle or NumPy file raises; SB3 asserts.
+DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, AssertionError, zipfile.BadZipFile, pickle.UnpicklingError)
+ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+
+class Checkpoints:
+    """
+    The checkpoints of one run; the last one is kept.
+
+    :param folder: The run's folder
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._replay = folder / "replay"
+
+    def latest(self) -> Path | None:
+        return max(self._folder.glob("checkpoint-*"), default=None)
+
+    def save(self, model: BaseAlgorithm, **state: Any) -> None:
+        """
+        :param model: The agent, inside ``learn``
+        :param state: What else to come back to: plain data
+        """
+        # SB3 calls back before it stores the step. That step, and an on-policy rollout under way, are not saved: they are
+        # made again, and must not count twice.
+        unsaved = 1 + (model.rollout_buffer.pos if isinstance(model, OnPolicyAlgorithm) else 0)
+        done = model.num_timesteps - unsaved * model.n_envs
+        old = self.latest()
+        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix="."))
+        try:
+            reached, model.num_timesteps = model.num_timesteps, done
+            try:
+                model.save(temporary / AGENT)
+            finally:
+                model.num_timesteps = reached
+            normalization = model.get_vec_normalize_env()
+            if normalization is not None:
+                normalization.save(str(temporary / NORMALIZATION))
+            if isinstance(model, OffPolicyAlgorithm):
+                if _is_plain(model.replay_buffer):
+                    self._save_replay(model, _rows(old, model), done // model.n_envs)
+                else:
+                    model.save_replay_buffer(temporary / REPLAY)
+            (temporary / STATE).write_text(json.dumps({**state, "num_timesteps": done}))
+            for path in temporary.iterdir():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
+            new = self._folder / f"checkpoint-{reached:012d}"
+            if new == old:
+                shutil.rmtree(old)
+            temporary.rename(new)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        for path in self._folder.glob("checkpoint-*"):
+            if path != new:
+                shutil.rmtree(path)
+
+    def load(self, model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any]] | None:
+        """
+        :param model: The agent as it is built at the start of a run, with its environments
+        :return: The agent and the state that were saved; None when nothing was
+        """
+        folder = self.latest()
+        if folder is None:
+            return None
+        env = model.get_env()
+        assert env is not None
+        try:
+            state = json.loads((folder / STATE).read_text())
+            loaded = type(model).load(folder / AGENT, env=env, device=model.device)
+            _load_normalization(env, folder / NORMALIZATION)
+            if isinstance(loaded, OffPolicyAlgorithm):
+                if _is_plain(loaded.replay_buffer):
+                    self._load_replay(loaded)
+                else:
+                    loaded.load_replay_buffer(folder / REPLAY)
+        except DAMAGED as error:
+            raise ValueError(
+                f"The checkpoint {folder} is damaged ({error}). Restore it, or delete it to start this run over, "
+                "and retry the study."
+            ) from error
+        return loaded, state
+
+    def clear(self) -> None:
+        for path in [*self._folder.glob("checkpoint-*"), self._replay]:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _save_replay(self, model: OffPolicyAlgorithm, saved: int, added: int) -> None:
+        """
+        :param saved: Rows that earlier checkpoints have
+        :param added: Rows that were ever added to the buffer
+        """
+        buffer = model.replay_buffer
+        assert buffer is not None
+        first = max(saved, added - buffer.buffer_size)
+        if first < added:
+            places = np.arange(first, added) % buffer.buffer_size
+            with written_whole(self._replay / f"{first:012d}.npz") as path, path.open("wb") as file:
+                np.savez(file, allow_pickle=False, **{name: array[places] for name, array in _arrays(buffer).items()})
+        for path in _chunks(self._replay):
+            # Overwritten in the buffer since, or left behind by a worker that was killed before its checkpoint was complete.
+            following = [int(other.stem) for other in _chunks(self._replay) if other.stem > path.stem]
+            if int(path.stem) > first or (following and min(following) <= added - buffer.buffer_size):
+                path.unlink()
+
+    def _load_replay(self, model: OffPolicyAlgorithm) -> None:
+        buffer = model.replay_buffer
+        assert buffer is not None
+        added = model.num_timesteps // model.n_envs
+        arrays = _arrays(buffer)
+        reached = max(0, added - buffer.buffer_size)
+        for path in _chunks(self._replay):
+            first = int(path.stem)
+            if first >= added:
+                break
+            with path.open("rb") as file, np.load(file) as chunk:
+                n_rows = min(len(chunk["rewards"]), added - first)
+                if first > reached:
+                    break
+                places = np.arange(first, first + n_rows) % buffer.buffer_size
+                for name, array in arrays.items():
+                    array[places] = chunk[name][:n_rows]
+            reached = first + n_rows
+        if reached < added:
+            raise ValueError(f"{self._replay} has the transitions up to {reached}, the agent has seen {added}")
+        buffer.pos, buffer.full = added % buffer.buffer_size, added >= buffer.buffer_size
+
+
+def _is_plain(buffer: ReplayBuffer | None) -> bool:
+    return type(buffer) in (ReplayBuffer, DictReplayBuffer) and not buffer.optimize_memory_usage  # type: ignore[union-attr]
+
+
+def _arrays(buffer: ReplayBuffer) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for name in ARRAYS:
+        array = getattr(buffer, name)
+        arrays |= {f"{name}.{key}": part for key, part in array.items()} if isinstance(array, dict) else {name: array}
+    return arrays
+
+
+def _chunks(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*.npz"))
+
+
+def _rows(checkpoint: Path | None, model: OffPolicyAlgorithm) -> int:
+    if checkpoint is None:
+        return 0
+    return json.loads((checkpoint / STATE).read_text())["num_timesteps"] // model.n_envs
+
+
+def _load_normalization(env: VecEnv, path: Path) -> None:
+    normalization = unwrap_vec_wrapper(env, VecNormalize)
+    if normalization is not None:
+        with path.open("rb") as file:
+            saved = pickle.load(file)
+        normalization.obs_rms, normalization.ret_rms = saved.obs_rms, saved.ret_rms

@@ -1,0 +1,140 @@
+"""``sb3-span study``: run, status, retry, gather."""
+
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+
+from sb3_span.study.plan import Plan, read_plan
+from sb3_span.study.queue import DATABASE_ERRORS, Queue
+from sb3_span.study.records import read_record, run_folders, write_text
+from sb3_span.study.run import OWNER
+from sb3_span.study.screen import watch
+from sb3_span.study.status import status_table
+from sb3_span.study.supervisor import Supervisor
+
+STUDY_FILE = "study.yml"
+
+
+def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **timing: int) -> bool:
+    """
+    Run a study, or go on with it.
+
+    :param file: The study's file
+    :param folder: Folder for the records, and for the database when none is given
+    :param storage: A database that machines share; None for SQLite in the folder
+    :param n_workers: Runs at a time
+    :return: Whether every run is done
+    """
+    if n_workers < 1:
+        raise ValueError(f"--workers is {n_workers}; at least 1 is needed. As many as there are cores is a good number.")
+    console = Console()
+    plan = read_plan(file)
+    _remember(plan, folder)
+    supervisor = Supervisor(plan, folder, storage or _sqlite(folder), n_workers, **timing)
+    # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        watch(supervisor, console)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return _show(plan, supervisor.queue, folder, console)
+
+
+def show_status(folder: Path, storage: str | None) -> None:
+    plan = open_study(folder)
+    _show(plan, _queue(plan, folder, storage), folder, Console())
+
+
+def retry(folder: Path, storage: str | None) -> None:
+    """Let the failed runs wait again."""
+    plan = open_study(folder)
+    again = _queue(plan, folder, storage).retry()
+    print(f"{len(again)} failed runs wait again." + (" Start the study to run them." if again else ""))
+
+
+def gather(sources: list[Path], folder: Path) -> None:
+    """
+    Bring the runs of several machines together. Of a run that is there twice the one that got further stays.
+
+    :param sources: Folders of the same study
+    :param folder: The folder to gather them in
+    """
+    copied = kept = 0
+    for source in sources:
+        plan = open_study(source)
+        _remember(plan, folder)
+        for run_folder in run_folders(source):
+            target = folder / "runs" / run_folder.name
+            if _reached(run_folder) <= _reached(target):
+                kept += 1
+                continue
+            _copy(run_folder, target)
+            copied += 1
+    print(f"{copied} runs gathered in {folder}; {kept} were there already.")
+
+
+def open_study(folder: Path) -> Plan:
+    """
+    :param folder: The folder of a study that was started
+    """
+    if not (folder / STUDY_FILE).is_file():
+        raise ValueError(
+            f"{folder} has no {STUDY_FILE}; it is not the folder of a study. Start one with: sb3-span study run FILE"
+        )
+    return read_plan(folder / STUDY_FILE)
+
+
+def _show(plan: Plan, queue: Queue, folder: Path, console: Console) -> bool:
+    try:
+        states = queue.states()
+    except DATABASE_ERRORS as error:
+        raise ValueError(
+            f"The database does not answer ({error.__cause__ or error}). The runs' folders have everything."
+        ) from error
+    console.print(status_table(plan, states, folder))
+    for key, state in states.items():
+        if state.error:
+            console.print(f"[red]{key}[/]: {state.error}", highlight=False)
+    if any(state.error for state in states.values()):
+        console.print("To run the failed ones again: sb3-span study retry, then run.")
+    return all(state.name == "done" for state in states.values())
+
+
+def _remember(plan: Plan, folder: Path) -> None:
+    """Keep the study's file, complete, in its folder; refuse one that has become another study."""
+    known = folder / STUDY_FILE
+    if known.exists():
+        plan.check_extends(read_plan(known), known)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(known, yaml.safe_dump(plan.resolved, sort_keys=False))
+
+
+def _queue(plan: Plan, folder: Path, storage: str | None) -> Queue:
+    return Queue(plan, storage or _sqlite(folder))
+
+
+def _sqlite(folder: Path) -> str:
+    return f"sqlite:///{folder / 'study.db'}"
+
+
+def _reached(run_folder: Path) -> int:
+    if not run_folder.exists():
+        return -1
+    record = read_record(run_folder)
+    return int(record.steps[-1]) if len(record.steps) else 0
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix="."))
+    try:
+        shutil.copytree(source, temporary / target.name, ignore=shutil.ignore_patterns(OWNER, ".*"))
+        if target.exists():
+            shutil.rmtree(target)
+        (temporary / target.name).rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

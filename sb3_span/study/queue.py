@@ -1,0 +1,201 @@
+"""
+The queue of a study: an Optuna study with one trial per run, in SQLite or in a database that machines share.
+
+A run is known by its key, in its trials' user attributes. Of several trials with one key (two machines started the same study
+at the same moment, a worker died) the one with the lowest number that is waiting, running or complete counts. The
+database is a convenience: everything in it can be made again from the study's file and the runs' folders.
+"""
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import optuna
+from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from sb3_span.study.plan import Plan, Run
+
+HEARTBEAT, GRACE = 10, 60
+DATABASE_ERRORS = (StorageInternalError, SQLAlchemyError)
+LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that this worker has taken."""
+
+    run: Run
+    trial_id: int
+
+
+@dataclass(frozen=True)
+class RunState:
+    """
+    :param name: One of waiting, running, done, failed
+    :param error: Why it failed
+    """
+
+    name: str
+    error: str = ""
+
+
+class Queue:
+    """
+    :param plan: What to run
+    :param storage: A database's address, such as ``sqlite:///study.db``
+    :param heartbeat: Seconds between two signs of life of a running run
+    :param grace: Seconds without one after which a run is taken for dead
+    """
+
+    def __init__(self, plan: Plan, storage: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.plan, self.heartbeat, self.grace = plan, heartbeat, grace
+        self._storage = _open(storage, heartbeat, grace)
+        self._study = _patiently(
+            lambda: optuna.create_study(study_name=plan.name, storage=self._storage, direction="maximize", load_if_exists=True)
+        )
+
+    def refill(self) -> None:
+        """Give every run a trial that has none: at the start, and when a worker has died."""
+        with _no_experimental_warning():
+            optuna.storages.fail_stale_trials(self._study)
+        trials = self._trials()
+        for run in self.plan.runs:
+            known = trials.get(run.key, [])
+            for trial in known:
+                if trial.user_attrs["digest"] != run.digest:
+                    raise ValueError(
+                        f"The database has the run {run.key!r} of a study {self.plan.name!r} with other settings. "
+                        "Give this study another name (the key 'name' in its file)."
+                    )
+            live = [trial for trial in known if trial.state in LIVE]
+            if not live and not _error(known):
+                self._add(run)
+            for trial in live[1:]:
+                if trial.state == TrialState.WAITING:
+                    self._finish(trial._trial_id, TrialState.PRUNED)
+
+    def claim(self) -> Claim | None:
+        """
+        :return: The first run of the plan that is waiting, now this worker's; None when none is
+        """
+        trials = self._trials()
+        for run in self.plan.runs:
+            trial = next((trial for trial in trials.get(run.key, []) if trial.state in LIVE), None)
+            if trial is None or trial.state != TrialState.WAITING:
+                continue
+            # The sign of life first: a trial without one would never be taken for dead.
+            self.beat(trial._trial_id)
+            with contextlib.suppress(UpdateFinishedTrialError):
+                if self._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
+                    return Claim(run, trial._trial_id)
+        return None
+
+    def beat(self, trial_id: int) -> None:
+        self._storage.record_heartbeat(trial_id)
+
+    def is_running(self, trial_id: int) -> bool:
+        return self._storage.get_trial(trial_id).state == TrialState.RUNNING
+
+    def report(self, trial_id: int, step: int, mean_return: float) -> None:
+        with contextlib.suppress(UpdateFinishedTrialError):
+            self._storage.set_trial_intermediate_value(trial_id, step, mean_return)
+
+    def complete(self, trial_id: int, mean_return: float) -> None:
+        self._finish(trial_id, TrialState.COMPLETE, mean_return)
+
+    def fail(self, trial_id: int, error: str) -> None:
+        with contextlib.suppress(UpdateFinishedTrialError):
+            self._storage.set_trial_user_attr(trial_id, "error", error)
+        self._finish(trial_id, TrialState.FAIL)
+
+    def release(self, trial_id: int) -> None:
+        """Put a run back."""
+        self._finish(trial_id, TrialState.WAITING)
+
+    def retry(self) -> list[Run]:
+        """
+        :return: The runs that had failed and now wait again
+        """
+        states = self.states()
+        failed = [run for run in self.plan.runs if states[run.key].name == "failed"]
+        for run in failed:
+            self._add(run)
+        return failed
+
+    def states(self) -> dict[str, RunState]:
+        """
+        :return: For every run's key, where it stands
+        """
+        trials = self._trials()
+        return {run.key: _state(trials.get(run.key, [])) for run in self.plan.runs}
+
+    def _trials(self) -> dict[str, list[FrozenTrial]]:
+        trials: dict[str, list[FrozenTrial]] = {}
+        for trial in self._study.get_trials(deepcopy=False):
+            if "key" in trial.user_attrs:
+                trials.setdefault(trial.user_attrs["key"], []).append(trial)
+        return trials
+
+    def _add(self, run: Run) -> None:
+        attributes = {"key": run.key, "digest": run.digest, "env": run.env, "method": run.method, "seed": run.seed}
+        self._study.enqueue_trial({}, user_attrs={**attributes, **run.cell})
+
+    def _finish(self, trial_id: int, state: TrialState, value: float | None = None) -> None:
+        # Finished already: taken for dead, and someone else has the run now.
+        with contextlib.suppress(UpdateFinishedTrialError):
+            self._storage.set_trial_state_values(trial_id, state, None if value is None else [value])
+
+
+def _state(trials: list[FrozenTrial]) -> RunState:
+    live = next((trial.state for trial in trials if trial.state in LIVE), None)
+    if live is not None:
+        return RunState({TrialState.WAITING: "waiting", TrialState.RUNNING: "running"}.get(live, "done"))
+    error = _error(trials)
+    return RunState("failed", error) if error else RunState("waiting")
+
+
+def _error(trials: list[FrozenTrial]) -> str:
+    """
+    :return: Why the last attempt failed; nothing when it ended without fault of its own
+    """
+    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    return failed[-1].user_attrs.get("error", "") if failed else ""
+
+
+def _open(url: str, heartbeat: int, grace: int) -> RDBStorage:
+    connect_args = {"timeout": 60} if url.startswith("sqlite") else {"connect_timeout": 10}
+    options = {"connect_args": connect_args, "pool_pre_ping": True}
+    try:
+        with _no_experimental_warning():
+            return _patiently(lambda: RDBStorage(url, options, heartbeat_interval=heartbeat, grace_period=grace))
+    except (ImportError, ArgumentError) as error:
+        raise ValueError(
+            f"--storage {url}: {error}. It is an address such as postgresql://user@host/database; "
+            "PostgreSQL needs the package psycopg: pip install 'psycopg[binary]'."
+        ) from error
+    except DATABASE_ERRORS as error:
+        raise ValueError(f"--storage {url}: the database does not answer ({error.__cause__ or error}).") from error
+
+
+def _patiently(action: Callable[[], T]) -> T:
+    """Two machines that create the same tables at the same moment get in each other's way once."""
+    for seconds in (0.2, 0.5, 1.0, 2.0):
+        with contextlib.suppress(*DATABASE_ERRORS):
+            return action()
+        time.sleep(seconds)
+    return action()
+
+
+@contextlib.contextmanager
+def _no_experimental_warning() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        yield

@@ -1,0 +1,95 @@
+"""What a study looks like in a terminal: a bar for all runs, one for each worker, and a line for each run that ends."""
+
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from sb3_span.study.plan import Plan
+from sb3_span.study.queue import DATABASE_ERRORS
+from sb3_span.study.status import in_words, remaining_seconds
+from sb3_span.study.supervisor import News, Supervisor
+
+LINES = {
+    "finished": "[green]done[/]     {key}  return {mean_return:.1f}",
+    "failed": "[red]failed[/]   {key}  {why}",
+    "died": "[yellow]died[/]     {key}  {why}; it goes on from its checkpoint",
+    "lost": "[yellow]lost[/]     {key}  {why}",
+    "stopped": "[yellow]stopped[/]  {key}  saved, goes on with the same command",
+}
+# Counting reads every record of the study.
+SECONDS_BETWEEN_COUNTS = 20.0
+
+
+def watch(supervisor: Supervisor, console: Console) -> None:
+    """
+    Run a study to its end, or until Ctrl-C, which saves what runs. A second Ctrl-C does not wait for that.
+
+    :param supervisor: The study's supervisor, not started yet
+    :param console: Where to show it
+    """
+    supervisor.start()
+    view = _View(supervisor, console)
+    with Live(console=console, refresh_per_second=4, get_renderable=view.render, transient=True) as live:
+        live.auto_refresh = console.is_terminal
+        while supervisor.workers:
+            try:
+                for news in supervisor.listen(timeout=0.5):
+                    view.note(news)
+            except KeyboardInterrupt:
+                if supervisor.stopping:
+                    supervisor.kill()
+                    raise
+                console.print("Saving the runs under way; Ctrl-C again to end at once.")
+                supervisor.stop()
+
+
+class _View:
+    def __init__(self, supervisor: Supervisor, console: Console) -> None:
+        self._supervisor, self._console = supervisor, console
+        self._plan: Plan = supervisor.plan
+        self._started = time.monotonic()
+        self._next_count = 0.0
+        self._done, self._left = 0, "unknown"
+
+    def note(self, news: News) -> None:
+        self._next_count = 0.0
+        if news.name in LINES:
+            self._console.print(LINES[news.name].format(**{"key": news.run.key, **news.details}), highlight=False)
+
+    def render(self) -> Group:
+        self._count()
+        everything = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("runs"), expand=True
+        )
+        everything.add_task(f"[bold]{self._plan.name}[/]", total=len(self._plan.runs), completed=self._done)
+        workers = Table.grid(padding=(0, 2), expand=True)
+        for ratio in (3, 3, 2, 2):
+            workers.add_column(ratio=ratio, no_wrap=True)
+        for worker in self._supervisor.workers:
+            if worker.run is None:
+                workers.add_row(f"[dim]{worker.why_waiting}[/]")
+                continue
+            bar = Progress(BarColumn(bar_width=None), expand=True)
+            bar.add_task("", total=worker.run.steps, completed=worker.step)
+            score = "" if worker.mean_return is None else f"return {worker.mean_return:.1f}"
+            workers.add_row(worker.run.key, bar, f"{worker.step:,} / {worker.run.steps:,}", score)
+        elapsed = in_words(time.monotonic() - self._started)
+        footer = f"[dim]{elapsed} so far, about {self._left} of training left[/]"
+        return Group(everything, workers, footer)
+
+    def _count(self) -> None:
+        if time.monotonic() < self._next_count:
+            return
+        self._next_count = time.monotonic() + SECONDS_BETWEEN_COUNTS
+        try:
+            states = self._supervisor.queue.states()
+        except DATABASE_ERRORS:
+            return  # the last count stands
+        self._done = sum(state.name == "done" for state in states.values())
+        seconds = remaining_seconds(self._plan, self._supervisor.folder).values()
+        known = [value for value in seconds if value is not None]
+        if len(known) == len(seconds):
+            self._left = in_words(sum(known) / max(1, len(self._supervisor.workers)))

@@ -1,0 +1,91 @@
+"""Where a study stands: from its queue and its records, as a table."""
+
+from collections import Counter
+from pathlib import Path
+
+from rich.table import Table
+
+from sb3_span.study.plan import Plan
+from sb3_span.study.queue import RunState
+from sb3_span.study.records import Record, read_record
+
+NAMES = ("waiting", "running", "done", "failed")
+
+
+def status_table(plan: Plan, states: dict[str, RunState], folder: Path) -> Table:
+    """
+    :param plan: What the study runs
+    :param states: Where each run stands
+    :param folder: The study's folder
+    """
+    table = Table(title=f"Study {plan.name}", title_justify="left")
+    table.add_column("environment")
+    table.add_column("method")
+    for name in NAMES:
+        table.add_column(name, justify="right")
+    table.add_column("training left", justify="right")
+    seconds = remaining_seconds(plan, folder)
+    total: Counter[str] = Counter()
+    for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):
+        runs = [run for run in plan.runs if (run.env, run.method) == (env, method)]
+        counts = Counter(states[run.key].name for run in runs)
+        total += counts
+        table.add_row(env, method, *(str(counts[name] or "") for name in NAMES), in_words(seconds[env, method]))
+    table.add_section()
+    known = [value for value in seconds.values() if value is not None]
+    left = in_words(sum(known) if len(known) == len(seconds) else None)
+    table.add_row("all", "", *(str(total[name] or "") for name in NAMES), left)
+    return table
+
+
+def remaining_seconds(plan: Plan, folder: Path) -> dict[tuple[str, str], float | None]:
+    """
+    What is left to train on one core, judged by what has been trained, without evaluation.
+
+    :return: Seconds for each environment and method; None where nothing of the environment has been trained yet
+    """
+    records = _records(plan, folder)
+    left: dict[tuple[str, str], float | None] = {}
+    for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):
+        steps = sum(
+            run.steps - (int(records[run.key].steps[-1]) if run.key in records else 0)
+            for run in plan.runs
+            if (run.env, run.method) == (env, method)
+        )
+        # Methods of similar size take similar time: another one's is better than none.
+        similar = [record for record in records.values() if record.settings["env"] == env]
+        own = [record for record in similar if record.settings["method"] == method]
+        speeds = [_speed(record) for record in own or similar]
+        left[env, method] = 0.0 if steps == 0 else steps * sum(speeds) / len(speeds) if speeds else None
+    return left
+
+
+def in_words(seconds: float | None) -> str:
+    """
+    :return: For example "3 h 20 min"
+    """
+    if seconds is None:
+        return "unknown"
+    if seconds < 1:
+        return "-"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {seconds:02d} s"
+
+
+def _speed(record: Record) -> float:
+    return float(record.train_seconds[-1]) / int(record.steps[-1])
+
+
+def _records(plan: Plan, folder: Path) -> dict[str, Record]:
+    records = {}
+    for run in plan.runs:
+        try:
+            record = read_record(folder / "runs" / run.key)
+        except ValueError:
+            continue  # not there yet, or damaged: the run itself says so
+        if len(record.steps):
+            records[run.key] = record
+    return records

@@ -1,0 +1,171 @@
+"""A checkpoint brings everything back: parameters, optimizers, entropy coefficient, replay buffer, statistics."""
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+import sb3_span  # noqa: F401
+from sb3_span.study.checkpoint import ARRAYS, Checkpoints
+
+
+class SaveAt(BaseCallback):
+    """Saves at these steps, and ends the training with the last, before the agent learns from it."""
+
+    def __init__(self, checkpoints, steps):
+        super().__init__()
+        self.checkpoints, self.steps = checkpoints, steps
+
+    def _on_step(self):
+        if self.num_timesteps in self.steps:
+            self.checkpoints.save(self.model, reached=self.num_timesteps)
+        return self.num_timesteps < max(self.steps)
+
+
+def assert_equal(one, other):
+    """Of nested state dictionaries."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            assert_equal(left, right)
+    elif isinstance(one, th.Tensor):
+        assert th.equal(one, other)
+    else:
+        assert one == other
+
+
+def make_sac(env="Pendulum-v1", n_envs=1, **kwargs):
+    options = {"learning_starts": 20, "batch_size": 16, "buffer_size": 1000, "seed": 0, "device": "cpu", **kwargs}
+    return SAC("SPANPolicy", make_vec_env(env, n_envs=n_envs, seed=0), **options)
+
+
+@pytest.mark.parametrize("buffer_size", [1000, 50, 25])
+@pytest.mark.parametrize("n_envs", [1, 2])
+def test_sac_comes_back_whole(tmp_path, buffer_size, n_envs):
+    # 50 and 25 rows overflow before and between the checkpoints.
+    checkpoints = Checkpoints(tmp_path)
+    model = make_sac(n_envs=n_envs, buffer_size=buffer_size).learn(120, SaveAt(checkpoints, [30, 70, 120]))
+    loaded, state = checkpoints.load(make_sac(n_envs=n_envs, buffer_size=buffer_size))
+    # SB3 calls back before it stores the step, which is made again.
+    assert state["reached"] == loaded.num_timesteps + n_envs == 120
+    assert_equal(model.get_parameters(), loaded.get_parameters())
+    assert th.equal(model.log_ent_coef, loaded.log_ent_coef)
+    assert model.ent_coef_optimizer.state_dict()["state"]
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(model.replay_buffer, name), getattr(loaded.replay_buffer, name))
+    assert (model.replay_buffer.pos, model.replay_buffer.full) == (loaded.replay_buffer.pos, loaded.replay_buffer.full)
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 1  # the last one only
+
+
+def test_only_what_is_new_is_written(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    make_sac(buffer_size=60).learn(200, SaveAt(checkpoints, [50, 100, 150, 200]))
+    chunks = {path.name: len(np.load(path)["rewards"]) for path in (tmp_path / "replay").iterdir()}
+    # The first chunks have been overwritten in the buffer.
+    assert chunks == {"000000000099.npz": 50, "000000000149.npz": 50}
+
+
+class DictEnv(gym.Env):
+    observation_space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Box(-1, 1, (3,))})
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 1.0, bool(self.np_random.random() < 0.1), False, {}
+
+
+def test_dict_observations(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    model = make_sac(DictEnv).learn(60, SaveAt(checkpoints, [40, 60]))
+    loaded, _ = checkpoints.load(make_sac(DictEnv))
+    for key, array in model.replay_buffer.observations.items():
+        assert array.any()
+        np.testing.assert_array_equal(array, loaded.replay_buffer.observations[key])
+
+
+def test_other_replay_buffers_are_saved_whole(tmp_path):
+    options = {"replay_buffer_kwargs": {"handle_timeout_termination": False}, "optimize_memory_usage": True}
+    checkpoints = Checkpoints(tmp_path)
+    model = make_sac(**options).learn(60, SaveAt(checkpoints, [60]))
+    loaded, _ = checkpoints.load(make_sac(**options))
+    np.testing.assert_array_equal(model.replay_buffer.observations, loaded.replay_buffer.observations)
+    assert loaded.replay_buffer.pos == 59
+
+
+def make_ppo():
+    env = VecNormalize(make_vec_env("CartPole-v1", n_envs=2, seed=0))
+    return PPO("SPANPolicy", env, n_steps=32, batch_size=32, seed=0, device="cpu")
+
+
+def test_ppo_in_the_middle_of_a_rollout(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+
+    model = make_ppo().learn(200, SaveAt(checkpoints, [100]))
+    loaded, state = checkpoints.load(make_ppo())
+    assert state["reached"] == model.num_timesteps == 100
+    # 100 steps are one rollout of 64, which was learned from, and the beginning of the next, which was not.
+    assert loaded.num_timesteps == 64
+    assert_equal(model.get_parameters(), loaded.get_parameters())
+    np.testing.assert_array_equal(loaded.env.obs_rms.mean, model.env.obs_rms.mean)
+    assert loaded.env.ret_rms.var == model.env.ret_rms.var != 1
+
+
+def test_nothing_to_load(tmp_path):
+    assert Checkpoints(tmp_path).load(make_sac()) is None
+
+
+def damage_agent(checkpoint: Path, replay: Path):
+    path = checkpoint / "agent.zip"
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def damage_state(checkpoint: Path, replay: Path):
+    (checkpoint / "state.json").write_text("{")
+
+
+def damage_replay(checkpoint: Path, replay: Path):
+    path = sorted(replay.iterdir())[0]
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def lose_replay(checkpoint: Path, replay: Path):
+    sorted(replay.iterdir())[0].unlink()
+
+
+@pytest.mark.parametrize("damage", [damage_agent, damage_state, damage_replay, lose_replay])
+def test_a_damaged_checkpoint_is_named(tmp_path, damage):
+    checkpoints = Checkpoints(tmp_path)
+    make_sac().learn(60, SaveAt(checkpoints, [30, 60]))
+    damage(checkpoints.latest(), tmp_path / "replay")
+    with pytest.raises(ValueError, match="checkpoint-000000000060 is damaged.*delete it to start this run over"):
+        checkpoints.load(make_sac())
+
+
+def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path)
+    model = make_sac().learn(30, SaveAt(checkpoints, [30]))
+
+    def full_disk(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    model.num_timesteps = 60
+    monkeypatch.setattr(np, "savez", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save(model)
+    assert checkpoints.latest().name == "checkpoint-000000000030"
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-000000000030", "replay"}

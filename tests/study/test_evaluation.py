@@ -1,0 +1,64 @@
+"""Thirty episodes at once are the thirty episodes that one would play one by one."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from stable_baselines3 import PPO
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from sb3_span.study.evaluation import OneEpisode, evaluate
+
+
+def play(model, seed, normalize=lambda observation: observation):
+    env = gym.make("CartPole-v1")
+    observation, _ = env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        action, _ = model.predict(normalize(observation), deterministic=True)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        total, over = total + reward, terminated or truncated
+    return total
+
+
+def make_eval_env(n_envs):
+    return DummyVecEnv([lambda: OneEpisode(Monitor(gym.make("CartPole-v1"))) for _ in range(n_envs)])
+
+
+def test_returns_are_those_of_single_episodes():
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu").learn(512)
+    returns = evaluate(model, make_eval_env(8), seed=42)
+    assert len(set(returns)) > 1  # of different length: the short ones must wait for the long ones
+    assert list(returns) == [play(model, 42 + i) for i in range(8)]
+
+
+def test_evaluation_can_be_repeated():
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu")
+    env = make_eval_env(4)
+    first = evaluate(model, env, seed=1)
+    assert not np.array_equal(evaluate(model, env, seed=2), first)
+    np.testing.assert_array_equal(evaluate(model, env, seed=1), first)
+
+
+def test_observations_are_normalised_as_in_training():
+    env = VecNormalize(DummyVecEnv([lambda: gym.make("CartPole-v1")]), norm_reward=True)
+    model = PPO("MlpPolicy", env, n_steps=64, seed=0, device="cpu").learn(512)
+    eval_env = VecNormalize(make_eval_env(4), training=False, norm_reward=False)
+    count = env.obs_rms.count
+    returns = evaluate(model, eval_env, seed=7)
+    assert list(returns) == [play(model, 7 + i, env.normalize_obs) for i in range(4)]
+    assert env.obs_rms.count == eval_env.obs_rms.count == count  # evaluation does not teach the statistics
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_nothing_moves_after_the_end(n_steps):
+    env = OneEpisode(Monitor(gym.make("CartPole-v1", max_episode_steps=2)))
+    env.reset(seed=0)
+    for _ in range(2):
+        last, *_ = env.step(0)
+    assert env.episode_return == 2.0
+    for _ in range(n_steps):
+        observation, reward, terminated, truncated, _ = env.step(1)
+        assert observation is last and reward == 0.0 and not terminated and not truncated
+    env.reset(seed=0)
+    assert env.episode_return is None

@@ -1,0 +1,167 @@
+"""From a study's file to its runs."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sb3_span.study.plan import read_plan
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "zoo_configs"
+STUDY = {
+    "environments": {"CartPole-v1": {"algo": "ppo", "steps": 1000}},
+    "methods": {"span": {"hyperparams": str(ROOT / "hyperparams/span.yml")}, "mlp": {"hyperparams": str(ROOT / "hyperparams/mlp.yml")}},
+    "seeds": 2,
+}
+SPAN_ONLY = {**STUDY, "methods": {"span": STUDY["methods"]["span"]}, "seeds": 1}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_study(study):
+        path = tmp_path / "study.yml"
+        path.write_text(yaml.safe_dump(study, sort_keys=False))
+        return read_plan(path)
+
+    return read_study
+
+
+def test_runs_of_a_study(read):
+    plan = read(STUDY)
+    assert plan.name == "study"
+    assert [run.key for run in plan.runs] == [
+        "CartPole-v1__span__seed0",
+        "CartPole-v1__mlp__seed0",
+        "CartPole-v1__span__seed1",
+        "CartPole-v1__mlp__seed1",
+    ]
+    run = plan.runs[0]
+    assert (run.algo, run.steps, run.eval_freq, run.n_eval_episodes) == ("ppo", 1000, 5000, 30)
+    assert run.hyperparams["policy"] == "sb3_span.SPANActorCriticPolicy"
+    assert run.hyperparams["n_timesteps"] == 1000
+    assert len({run.digest for run in plan.runs}) == 4
+
+
+def test_the_budget_of_the_hyperparameter_file_is_the_default(read):
+    plan = read({**STUDY, "environments": {"LunarLander-v3": {"algo": "ppo"}}})
+    assert {run.steps for run in plan.runs} == {1_000_000}
+
+
+def test_seeds_of_one_environment(read):
+    environments = {"CartPole-v1": {"algo": "ppo"}, "Acrobot-v1": {"algo": "ppo", "seeds": [7]}}
+    plan = read({**SPAN_ONLY, "environments": environments, "seeds": 3})
+    assert [(run.env, run.seed) for run in plan.runs] == [*(("CartPole-v1", seed) for seed in range(3)), ("Acrobot-v1", 7)]
+
+
+def test_overrides_of_methods_and_environments(read):
+    method = {**STUDY["methods"]["span"], "overrides": {"learning_rate": 0.01, "span_arch.nmodes": 5}}
+    environment = {"algo": "ppo", "overrides": {"n_epochs": 7}}
+    plan = read({**SPAN_ONLY, "methods": {"fast": method}, "environments": {"CartPole-v1": environment}})
+    hyperparams = plan.runs[0].hyperparams
+    assert hyperparams["learning_rate"] == 0.01 and hyperparams["n_epochs"] == 7
+    assert hyperparams["policy_kwargs"]["span_arch"] == {"basis": "bspline", "nmodes": 5, "nelems": 2, "degree": 1}
+
+
+def test_one_factor_at_a_time(read):
+    plan = read({**SPAN_ONLY, "grid": {"span_arch.nmodes": [1, 3], "span_arch.degree": [1, 2, 3]}})
+    # The base setting, 1 mode of degree 1, is in both grids and run once.
+    assert [run.cell for run in plan.runs] == [
+        {},
+        {"span_arch.nmodes": 3},
+        {"span_arch.degree": 2},
+        {"span_arch.degree": 3},
+    ]
+    assert plan.runs[1].key == "CartPole-v1__span__nmodes=3__seed0"
+    assert plan.runs[1].base == {"span_arch.nmodes": 1, "span_arch.degree": 1}
+    arch = plan.runs[1].hyperparams["policy_kwargs"]["span_arch"]
+    assert (arch["nmodes"], arch["degree"]) == (3, 1)
+
+
+def test_full_grid(read):
+    plan = read({**SPAN_ONLY, "grid": {"span_arch.nmodes": [1, 3], "learning_rate": [0.001, 0.01]}, "design": "full"})
+    settings = {(run.hyperparams["policy_kwargs"]["span_arch"]["nmodes"], run.hyperparams["learning_rate"]) for run in plan.runs}
+    assert settings == {(1, 0.001), (1, 0.01), (3, 0.001), (3, 0.01)}
+
+
+def test_the_resolved_study_stands_alone(read, tmp_path):
+    environments = {"CartPole-v1": {"algo": "ppo", "steps": 1000, "overrides": {"n_epochs": 7}}}
+    plan = read({**STUDY, "environments": environments})
+    alone = tmp_path / "elsewhere" / "other.yml"
+    alone.parent.mkdir()
+    alone.write_text(yaml.safe_dump(plan.resolved, sort_keys=False))
+    again = read_plan(alone)
+    assert again.name == plan.name and again.runs == plan.runs
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 3}, "unknown key 'seed'"),
+        ({"seeds": "many"}, "seeds is 'many'"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"environments": {"CartPole-v7": {"algo": "ppo"}}}, "CartPole-v7"),
+        ({"environments": {"CartPole-v1": {"algo": "dreamer"}}}, "algo is 'dreamer'; allowed are"),
+        ({"environments": {"CartPole-v1": {}}}, "lacks the key 'algo'"),
+        ({"environments": {"CartPole-v1": {"algo": "ppo", "stpes": 3}}}, "environments.CartPole-v1 has an unknown key 'stpes'"),
+        ({"environments": {"CartPole-v1": {"algo": "ppo", "steps": -3}}}, "environments.CartPole-v1.steps is -3"),
+        ({"environments": {"Pendulum-v1": {"algo": "ppo"}}}, "has no entry for 'Pendulum-v1'; it has .*CartPole-v1"),
+        ({"methods": {"span": {"hyperparams": "gone.yml"}}}, "gone.yml.*No such file"),
+        ({"methods": {"span": {"hyperparameters": "a"}}}, "unknown key 'hyperparameters'"),
+        ({"evaluation": {"every": 0}}, "evaluation.every is 0"),
+        ({"grid": {"span_arch.nmodes": [1, 3]}}, "method 'mlp' for CartPole-v1 have no 'span_arch' to vary"),
+        ({"grid": {"span_arch.nmodes": 3}}, "a list of values is needed"),
+        ({"design": "latin"}, "design is 'latin'"),
+        ({"gym_packages": ["no_such_package"]}, "no_such_package"),
+    ],
+)
+def test_mistakes_name_file_and_key(read, change, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read({**STUDY, **change})
+    assert "study.yml" in str(error.value)
+
+
+def test_a_file_that_is_missing_or_not_yaml(tmp_path):
+    with pytest.raises(ValueError, match=r"gone.yml: No such file"):
+        read_plan(tmp_path / "gone.yml")
+    (tmp_path / "bad.yml").write_text("a: [1, 2")
+    with pytest.raises(ValueError, match="is not YAML"):
+        read_plan(tmp_path / "bad.yml")
+
+
+def test_a_study_may_grow_but_not_change(read, tmp_path):
+    old = read(STUDY)
+    read({**STUDY, "seeds": 5}).check_extends(old, tmp_path)
+    with pytest.raises(ValueError, match="CartPole-v1__span__seed1'.*no longer has"):
+        read({**STUDY, "seeds": 1}).check_extends(old, tmp_path)
+    faster = {**STUDY["methods"], "mlp": {**STUDY["methods"]["mlp"], "overrides": {"learning_rate": 0.1}}}
+    with pytest.raises(ValueError, match="hyperparams.learning_rate of the run 'CartPole-v1__mlp__seed0' is 0.1.*0.0003"):
+        read({**STUDY, "methods": faster}).check_extends(old, tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yml")), ids=lambda path: str(path.relative_to(CONFIGS)))
+def test_shipped_studies_can_be_read(path):
+    assert read_plan(path).runs
+
+
+def test_the_papers_study():
+    plan = read_plan(CONFIGS / "paper.yml")
+    assert len(plan.runs) == 7 * 2 * 20
+    budgets = {run.env: run.steps for run in plan.runs}
+    assert budgets.pop("CartPole-v1") == budgets.pop("Acrobot-v1") == 500_000
+    assert set(budgets.values()) == {1_000_000}
+
+
+def test_the_papers_ablations():
+    grids = ROOT / "sb3_span/report/data/paper/ablation_grids.csv"
+    expected = {}
+    with grids.open() as file:
+        for row in csv.DictReader(file):
+            values = [int(value) for value in row["values"].split()]
+            expected.setdefault(row["env"], {})[f"span_arch.{row['parameter']}"] = values
+    assert len(expected) == 7
+    for env, grid in expected.items():
+        plan = read_plan(CONFIGS / "ablation" / f"{env}.yml")
+        assert plan.resolved["grid"] == grid
+        assert {run.env for run in plan.runs} == {env} and {run.seed for run in plan.runs} == set(range(5))

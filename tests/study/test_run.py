@@ -1,0 +1,164 @@
+"""One run: the Zoo's agent, the same evaluations for the same seed, and no evaluation lost or made twice."""
+
+import argparse
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+import torch as th
+from rl_zoo3.exp_manager import ExperimentManager
+from stable_baselines3 import PPO, SAC
+
+from sb3_span.study.evaluation import evaluate
+from sb3_span.study.records import read_record
+from sb3_span.study.run import Interrupted, LostRun, Watcher, train
+from tests.study.runs import ppo_run, sac_run
+
+
+class StopAt(Watcher):
+    def __init__(self, step):
+        self.step, self.now = step, 0
+
+    def stepped(self, step):
+        self.now = step
+
+    def should_stop(self):
+        return self.now >= self.step
+
+
+class Killed(BaseException):
+    pass
+
+
+class KillAt(Watcher):
+    """Ends a run as a killed process ends it: nothing more is written."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def stepped(self, step):
+        if step >= self.step:
+            raise Killed
+
+
+@pytest.mark.parametrize("make", [ppo_run, sac_run])
+def test_a_run_leaves_its_record_and_model(tmp_path, make):
+    run = make()
+    record = train(run, tmp_path)
+    assert record.finished
+    assert list(record.steps) == list(range(200, run.steps + 1, 200))
+    assert record.returns.shape == (run.steps // 200, 3)
+    assert (np.diff(record.train_seconds) > 0).all()
+    settings = json.loads((tmp_path / "run.json").read_text())
+    assert settings["hyperparams"] == run.hyperparams and settings["versions"]["torch"] and settings["machine"]["processor"]
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "evaluations.csv", "model.zip"}
+    algorithm = PPO if make is ppo_run else SAC
+    model = algorithm.load(tmp_path / "model.zip", device="cpu")
+    trained = [model.policy] if make is ppo_run else [model.actor, model.critic]
+    assert settings["n_parameters"] == sum(part.numel() for module in trained for part in module.parameters())
+
+
+def test_the_same_seed_gives_the_same_evaluations(tmp_path):
+    returns = [train(ppo_run(seed=seed), tmp_path / name).returns for name, seed in (("a", 3), ("b", 3), ("c", 4))]
+    np.testing.assert_array_equal(returns[0], returns[1])
+    assert not np.array_equal(returns[0], returns[2])
+
+
+def test_the_agent_is_the_zoos(tmp_path):
+    """Evaluations and checkpoints in between do not change what is learned."""
+    # A run ends with its last step. The Zoo would learn from the last rollout, of 128 steps, too: it gets one less.
+    run = ppo_run(steps=640, normalize=True)
+    train(run, tmp_path)
+    config = tmp_path / "ppo.yml"
+    config.write_text(json.dumps({run.env: {**run.hyperparams, "n_timesteps": 512}}))
+    with contextlib.redirect_stdout(io.StringIO()):
+        options = {"eval_freq": -1, "log_interval": 100, "device": "cpu"}
+        manager = ExperimentManager(argparse.Namespace(), "ppo", run.env, str(tmp_path), config=str(config), **options)
+        theirs, _ = manager.setup_experiment()
+        manager.learn(theirs)
+    ours = PPO.load(tmp_path / "model.zip", device="cpu").policy.state_dict()
+    for name, values in theirs.policy.state_dict().items():
+        assert th.equal(values, ours[name]), name
+
+
+@pytest.mark.parametrize("make", [ppo_run, sac_run])
+@pytest.mark.parametrize("ending", ["interrupted", "killed"])
+def test_a_run_goes_on_where_it_was(tmp_path, make, ending):
+    run = make()
+    with pytest.raises(Interrupted if ending == "interrupted" else Killed):
+        train(run, tmp_path, StopAt(500) if ending == "interrupted" else KillAt(500))
+    before = read_record(tmp_path)
+    assert list(before.steps) == [200, 400] and not before.finished
+    steps = []
+
+    class Watch(Watcher):
+        def stepped(self, step):
+            steps.append(step)
+
+    after = train(run, tmp_path, Watch())
+    assert list(after.steps) == list(range(200, run.steps + 1, 200))
+    np.testing.assert_array_equal(after.returns[:2], before.returns)
+    np.testing.assert_array_equal(after.train_seconds[:2], before.train_seconds)
+    # From the checkpoint: that of the interruption, or that of the last evaluation. PPO begins its rollout of 128 again.
+    last = 500 if ending == "interrupted" else 400
+    assert last - 128 <= steps[0] <= last
+    assert steps[-1] == run.steps
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "evaluations.csv", "model.zip"}
+
+
+def test_killed_while_it_evaluates(tmp_path, monkeypatch):
+    run = ppo_run()
+    whole = train(run, tmp_path / "whole")
+
+    def evaluate_or_die(model, env, seed):
+        if model.num_timesteps >= 600:
+            raise Killed
+        return evaluate(model, env, seed)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("sb3_span.study.run.evaluate", evaluate_or_die)
+        train(run, tmp_path / "run")
+    assert list(read_record(tmp_path / "run").steps) == [200, 400]
+    resumed = train(run, tmp_path / "run")
+    # The evaluation that was missed is made with the very agent of then.
+    assert list(resumed.steps) == list(whole.steps)
+    np.testing.assert_array_equal(resumed.returns[:3], whole.returns[:3])
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    record = train(ppo_run(400), tmp_path)
+    again = train(ppo_run(400), tmp_path, KillAt(0))
+    np.testing.assert_array_equal(record.returns, again.returns)
+
+
+def test_another_worker_takes_over(tmp_path):
+    """The one that was there first notices before it writes."""
+    run = sac_run()
+
+    class Stolen(Watcher):
+        def evaluated(self, step, mean_return):
+            if step == 400:
+                train(run, tmp_path)
+
+    with pytest.raises(LostRun, match=run.key):
+        train(run, tmp_path, Stolen())
+    record = read_record(tmp_path)
+    assert list(record.steps) == [200, 400, 600]
+
+
+def test_a_folder_of_another_study(tmp_path):
+    train(ppo_run(200), tmp_path)
+    with pytest.raises(ValueError, match=r"run.json: hyperparams is .*, but the study has"):
+        train(ppo_run(200, learning_rate=0.1), tmp_path)
+
+
+def test_settings_of_the_zoo_that_need_care(tmp_path):
+    """Normalised observations, wrappers and schedules come from the same file as in rl_zoo3.train."""
+    run = ppo_run(
+        400, normalize=True, env_wrapper=[{"gymnasium.wrappers.TimeLimit": {"max_episode_steps": 7}}], learning_rate="lin_0.01"
+    )
+    record = train(run, tmp_path)
+    assert record.returns.max() == 7
+    assert (tmp_path / "vecnormalize.pkl").exists()
