@@ -51,12 +51,9 @@ def normalised(study: Study, envs: list[str], method: str) -> np.ndarray:
 
 
 def scored_environments(study: Study) -> list[str]:
-    """Those with an expert score in which every method has a finished run: the aggregates are over these."""
-    return [
-        env
-        for env in study.envs
-        if env in expert_scores() and all(len(study.finished(env, method)) for method in study.methods)
-    ]
+    """Those with an expert score where every method that has finished runs at all has one: aggregates are over these."""
+    methods = [method for method in study.methods if any(study.finished(env, method) for env in study.envs)]
+    return [env for env in study.envs if env in expert_scores() and all(study.finished(env, method) for method in methods)]
 
 
 def iqm(study: Study) -> pd.DataFrame:

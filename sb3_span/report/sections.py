@@ -80,8 +80,12 @@ def _final_scores(study: Study, figures: Figures) -> Section:
         counts = Counter(finals.loc[finals.other == other, "verdict"])
         shares = ", ".join(f"{what} in {n}" for what, n in sorted(counts.items()))
         ours = f"{label(study.methods[0])} against {label(other)}"
-        paragraphs.append(f"{ours}, by final returns in {counts.total()} environments: {shares}.")
+        paragraphs.append(f"{ours}, by final returns in {_count(counts.total(), 'environment')}: {shares}.")
     paragraphs += _without_expert(study, "normalised scores")
+    together = scores.scored_environments(study)
+    if len(together) < len([env for env in study.envs if env in expert_scores()]):
+        over = f"over {', '.join(together)}" if len(together) > 1 else "not possible yet"
+        paragraphs.append(f"Aggregates are {over}: they take the environments in which every method has a finished run.")
     shown = [tables.final_returns(finals)] if len(finals) else []
     shown += [tables.iqm(iqm, study.methods[0])] if len(iqm) else []
     return Section("Final scores", paragraphs, tables=shown, pictures=figures.interquartile_means(iqm))
@@ -173,8 +177,12 @@ def _described(facts: dict[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items()) or "an unknown set-up"
 
 
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def _runs(n: int) -> str:
-    return "1 run" if n == 1 else f"{n} runs"
+    return _count(n, "run")
 
 
 def _without_expert(study: Study, what: str) -> list[str]:

@@ -145,7 +145,7 @@ def test_further_methods_are_compared_with_the_first(folder):
     assert pick(frame, env="CartPole-v1", other="mlp-large").verdict == "too few seeds"
     missing = pick(frame, env="Acrobot-v1", other="mlp-large")
     assert (missing.other_seeds, missing.verdict) == (0, "too few seeds")
-    # The aggregate is over the environments that all methods have finished: here only one, so there is none.
+    # Aggregates are over the environments in which every method has a finished run: here only one, so there is none.
     assert "aggregate" not in set(scores.iqm(load_study(folder))["env"])
 
 

@@ -118,6 +118,13 @@ def test_one_method_alone(tmp_path):
     assert "against" not in files["report.md"].decode().split("## Learning curves")[0]
 
 
+def test_aggregates_say_what_they_are_over(folder):
+    for seed in range(5):
+        write_run(folder, "InvertedPendulum-v5", "span", seed, [1000] * 10)
+    text = report(folder)["report.md"].decode()
+    assert "Aggregates are over Acrobot-v1, CartPole-v1: they take" in text
+
+
 def test_environment_without_an_expert_score(tmp_path):
     for seed in range(5):
         for method, score in (("span", -150 - seed), ("mlp", -200 - seed)):
@@ -125,7 +132,7 @@ def test_environment_without_an_expert_score(tmp_path):
     files = report(tmp_path)
     text = files["report.md"].decode()
     assert "No expert score is known for Pendulum-v1: thresholds are left out there." in text
-    assert "SPAN against MLP, by final returns in 1 environments: better in 1." in text
+    assert "SPAN against MLP, by final returns in 1 environment: better in 1." in text
     assert {"figures/curves_Pendulum-v1.png", "figures/time_Pendulum-v1.png", "tables/anytime.csv"} <= set(files)
     assert "tables/sample_efficiency.csv" not in files and "tables/iqm.csv" not in files
 
