@@ -54,9 +54,9 @@ def p_value(p: float) -> str:
     return NOTHING if np.isnan(p) else "<0.0001" if p < 0.0001 else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
 
 
-def steps_and_success(steps: float, success: float) -> str:
+def steps_and_success(steps: float, success: float, nothing: str = NOTHING) -> str:
     if np.isnan(success):
-        return ""
+        return nothing
     return f"{short_number(steps) if success else NOTHING} ({percent(success)})"
 
 

@@ -68,8 +68,8 @@ def progress(study: Study) -> str:
     unfinished = len(study.runs) - study.n_finished
     missing = total - len(study.runs) - len(study.broken)
     return (
-        f"The study is not finished: {study.n_finished} of {_runs(total)} are, {unfinished} have got part of the way and "
-        f"{missing} have no evaluation yet. What is said about finished runs may still change."
+        f"The study is not finished. Finished: {study.n_finished} of {_runs(total)}; part of the way: {unfinished}; "
+        f"no evaluation yet: {missing}. What is said about finished runs may still change."
     )
 
 

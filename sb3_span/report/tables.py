@@ -79,7 +79,7 @@ def sample_efficiency(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
         return Cell(
             steps_and_success(row.median_steps, row.success_rate),
-            steps_and_success(row.paper_median_steps, row.paper_success_rate),
+            steps_and_success(row.paper_median_steps, row.paper_success_rate, ""),
         )
 
     note = "Median steps over the seeds that met the threshold, and in brackets the share of seeds that did."
@@ -135,7 +135,8 @@ def cost_ratios(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
         return Cell(fixed(row.cost_ratio, 2), fixed(row.paper_cost_ratio, 2, ""))
 
-    note = "Above 1: the second method's successes cost more. Infinite when it never met the threshold while the first did."
+    first = label(frame["first"].iloc[0])
+    note = f"Above 1: a success of {first} costs less. Infinite where {first} met the threshold and the other never did."
     counts = [
         seeds(min(row.seeds_first, row.seeds_other), max(row.seeds_first, row.seeds_other)) for row in frame.itertuples()
     ]

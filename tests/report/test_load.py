@@ -33,9 +33,7 @@ def test_the_plan_gives_order_and_what_is_missing(folder):
     study = load_study(folder)
     assert (study.name, study.methods, study.envs) == ("a study", ["mlp", "span", "mlp-large"], ["CartPole-v1", "Acrobot-v1"])
     assert study.planned["CartPole-v1", "mlp-large"] == 6
-    assert progress(study).startswith(
-        "The study is not finished: 24 of 36 runs are, 0 have got part of the way and 12 have no"
-    )
+    assert "not finished. Finished: 24 of 36 runs; part of the way: 0; no evaluation yet: 12." in progress(study)
 
 
 def test_unfinished_and_just_started_runs(folder):
@@ -44,7 +42,7 @@ def test_unfinished_and_just_started_runs(folder):
     write_run(folder, "CartPole-v1", "span", 7, [], steps=50000)
     study = load_study(folder)
     assert (study.n_finished, len(study.runs)) == (24, 25)
-    assert "24 of 32 runs are, 1 have got part of the way and 7 have no evaluation yet" in progress(study)
+    assert "Finished: 24 of 32 runs; part of the way: 1; no evaluation yet: 7." in progress(study)
 
 
 def test_damaged_records_are_listed_and_the_others_reported(folder):

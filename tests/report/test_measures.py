@@ -137,6 +137,13 @@ def test_the_aggregate_weighs_environments_equally(folder):
     assert pick(frame, env="aggregate", method="span").seeds == 6
 
 
+def test_aggregates_wait_for_an_environment_until_all_methods_are_there(folder):
+    for seed in range(5):
+        write_run(folder, "InvertedPendulum-v5", "span", seed, [1000] * 10)
+    study = load_study(folder)
+    assert scores.scored_environments(study) == ["Acrobot-v1", "CartPole-v1"]
+
+
 def test_further_methods_are_compared_with_the_first(folder):
     for seed in range(4):
         write_run(folder, "CartPole-v1", "mlp-large", seed, [490] * 10)
