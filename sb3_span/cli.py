@@ -21,6 +21,10 @@ def main(arguments: list[str] | None = None) -> None:
     study = commands.add_parser("study", help="many training runs: environments, methods, seeds, a grid")
     _add_study_commands(study.add_subparsers(dest="study_command", required=True, metavar="COMMAND"))
 
+    report = commands.add_parser("report", help="write the tables, figures and page of a study")
+    report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
+    report.set_defaults(run=_report)
+
     args = parser.parse_args(arguments)
     try:
         args.run(args)
@@ -84,6 +88,12 @@ def _study_gather(args: argparse.Namespace) -> None:
     from sb3_span.study.command import gather
 
     gather(args.sources, args.folder)
+
+
+def _report(args: argparse.Namespace) -> None:
+    from sb3_span.report.command import write_report
+
+    write_report(args.folder)
 
 
 if __name__ == "__main__":

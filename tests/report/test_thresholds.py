@@ -3,6 +3,7 @@
 import pytest
 
 from sb3_span.report import steps_to_threshold
+from sb3_span.report.thresholds import PERCENTS, threshold_score
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,14 @@ def test_negative_scores():
 def test_lengths_must_agree():
     with pytest.raises(ValueError):
         steps_to_threshold([1, 2], [1.0], 0)
+
+
+@pytest.mark.parametrize(
+    "expert, expected",
+    [
+        pytest.param(500, [125, 250, 375, 475, 500], id="a share of a positive score"),
+        pytest.param(-100, [-400, -200, -133.3, -105.3, -100], id="a negative score divided by the share"),
+    ],
+)
+def test_threshold_scores(expert, expected):
+    assert [round(threshold_score(expert, percent), 1) for percent in PERCENTS] == expected

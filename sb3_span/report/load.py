@@ -1,0 +1,185 @@
+"""From a study's folder to its runs, as far as they got."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sb3_span.study.plan import Plan, read_plan
+from sb3_span.study.records import ERROR, Record, read_record, run_folders
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    One training run, finished or not.
+
+    :param cell: The grid's options that differ from the base setting; empty outside of ablations
+    :param base: What the grid's options are in the base setting; empty outside of ablations
+    :param budget: Steps that the run has when it is finished
+    :param steps: Training steps of the evaluations, shape (E,)
+    :param seconds: Seconds of training until then, shape (E,)
+    :param means: Mean return of each evaluation, shape (E,)
+    :param settings: All of ``run.json``
+    """
+
+    env: str
+    method: str
+    seed: int
+    cell: dict[str, Any]
+    base: dict[str, Any]
+    budget: int
+    finished: bool
+    steps: np.ndarray
+    seconds: np.ndarray
+    means: np.ndarray
+    settings: dict[str, Any] = field(repr=False)
+
+    @property
+    def final(self) -> float:
+        """Mean return of the last evaluation."""
+        return float(self.means[-1])
+
+    @property
+    def final_seconds(self) -> float:
+        return float(self.seconds[-1])
+
+
+@dataclass(frozen=True)
+class Study:
+    """
+    :param runs: Those with at least one evaluation, ordered by environment, method and seed
+    :param planned: The number of planned runs outside of ablation cells, by environment and method. Without a plan, those
+        that left a record
+    :param n_planned: The number of all planned runs, None without a plan
+    :param broken: What could not be read: the run's folder and why
+    :param failed: Runs that ended with an error, and its last line
+    :param remarks: What a reader should know about the study as a whole
+    """
+
+    name: str
+    envs: list[str]
+    methods: list[str]
+    runs: list[Run]
+    planned: Counter[tuple[str, str]]
+    n_planned: int | None
+    broken: dict[str, str]
+    failed: dict[str, str]
+    remarks: list[str]
+
+    def select(self, env: str, method: str) -> list[Run]:
+        """The runs of a method in an environment, those of ablation cells left out."""
+        return self._selected.get((env, method), [])
+
+    def finished(self, env: str, method: str) -> list[Run]:
+        return [run for run in self.select(env, method) if run.finished]
+
+    def finals(self, env: str, method: str) -> np.ndarray:
+        """Final returns of the finished runs, shape (seeds,)."""
+        return np.array([run.final for run in self.finished(env, method)])
+
+    @property
+    def others(self) -> list[str]:
+        """The methods that the first is compared with."""
+        return self.methods[1:]
+
+    @property
+    def n_finished(self) -> int:
+        return sum(run.finished for run in self.runs)
+
+    @cached_property
+    def _selected(self) -> dict[tuple[str, str], list[Run]]:
+        selected: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            if not run.cell:
+                selected.setdefault((run.env, run.method), []).append(run)
+        return selected
+
+
+def load_study(folder: Path) -> Study:
+    """
+    Read every record of a study. One that cannot be read is listed with its error; the others are not lost by it.
+
+    :param folder: The study's folder, with ``runs`` and, usually, ``study.yml``
+    """
+    folders = run_folders(folder)
+    if not folders:
+        raise ValueError(
+            f"There are no records in {folder / 'runs'}. Give the folder of a study: sb3-span study run ... --folder FOLDER."
+        )
+    plan, remarks = _read_plan(folder / "study.yml")
+    runs, broken = [], {}
+    for path in folders:
+        try:
+            run = _to_run(read_record(path))
+        except ValueError as error:
+            broken[path.name] = str(error).replace(f"{folder}/", "")
+            continue
+        if len(run.steps):
+            runs.append(run)
+    if not runs:
+        raise ValueError(f"None of the {len(folders)} runs in {folder / 'runs'} has an evaluation yet. Try again later.")
+    described: list[Any] = [*(plan.runs if plan else []), *runs]
+    envs = list(dict.fromkeys(run.env for run in described))
+    # Without a plan SPAN comes first: it is what the others are compared with.
+    methods = list(dict.fromkeys(run.method for run in (described if plan else sorted(runs, key=_span_first))))
+    runs.sort(key=lambda run: (envs.index(run.env), methods.index(run.method), run.seed))
+    return Study(
+        name=plan.name if plan else folder.resolve().name,
+        envs=envs,
+        methods=methods,
+        runs=runs,
+        planned=_count(plan.runs if plan else runs),
+        n_planned=len(plan.runs) if plan else None,
+        broken=broken,
+        failed={path.parent.name: _last_line(path) for path in sorted(folder.glob(f"runs/*/{ERROR}"))},
+        remarks=remarks,
+    )
+
+
+def _read_plan(path: Path) -> tuple[Plan | None, list[str]]:
+    if not path.exists():
+        return None, [
+            "There is no study.yml in the folder: what was planned is not known, and all that was found is reported."
+        ]
+    try:
+        return read_plan(path), []
+    except ValueError as error:
+        # An environment's package may be missing here while its records are fine.
+        return None, [f"The plan could not be read, so what is missing is not known. {error}"]
+
+
+def _to_run(record: Record) -> Run:
+    settings = record.settings
+    missing = {"env", "method", "seed"} - set(settings)
+    if missing:
+        raise ValueError(f"run.json has no {', '.join(sorted(missing))}. Restore it, or delete its folder to run it anew.")
+    return Run(
+        env=settings["env"],
+        method=settings["method"],
+        seed=settings["seed"],
+        cell=settings.get("cell", {}),
+        base=settings.get("base", {}),
+        budget=settings["steps"],
+        finished=record.finished,
+        steps=record.steps,
+        seconds=record.train_seconds,
+        means=record.returns.mean(axis=1),
+        settings=settings,
+    )
+
+
+def _last_line(path: Path) -> str:
+    return (path.read_text(errors="replace").strip().splitlines() or ["no message"])[-1]
+
+
+def _span_first(run: Run) -> tuple[bool, str]:
+    return run.method != "span", run.method
+
+
+def _count(runs: Iterable[Any]) -> Counter[tuple[str, str]]:
+    return Counter((run.env, run.method) for run in runs if not run.cell)

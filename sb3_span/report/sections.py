@@ -1,0 +1,202 @@
+"""What a report says, in order: each section with its sentences, tables and figures."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+
+from sb3_span.report import cost, measures, scores, tables
+from sb3_span.report.figures import Figures
+from sb3_span.report.formats import label, short_number
+from sb3_span.report.load import Study
+from sb3_span.report.references import expert_scores, paper
+from sb3_span.report.statistics import IQM_RESAMPLES, MIN_SEEDS
+from sb3_span.report.style import STYLE, Picture
+from sb3_span.report.tables import Table
+from sb3_span.report.thresholds import SUSTAINED_EVALUATIONS
+
+
+@dataclass(frozen=True)
+class Section:
+    """
+    :param paragraphs: Plain sentences
+    :param points: A list below them
+    """
+
+    title: str
+    paragraphs: list[str]
+    points: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+
+
+def build_sections(study: Study, figures_folder: Path) -> list[Section]:
+    """
+    Compute every table and draw every figure.
+
+    :param figures_folder: Where the figures are written
+    """
+    figures = Figures(study, figures_folder)
+    met = measures.by_threshold(study, measures.arrivals(study))
+    with mpl.rc_context(STYLE):
+        sections = [
+            _status(study),
+            _final_scores(study, figures),
+            _curves(study, figures),
+            _learning(study, met),
+            _cost(study, met, figures),
+            _profiles(study, figures),
+            _ablations(study, figures),
+            _method(study),
+        ]
+    return [section for section in sections if section.paragraphs or section.tables or section.pictures]
+
+
+def _status(study: Study) -> Section:
+    points = [f"Failed: {name}: {error}" for name, error in study.failed.items()]
+    points += [f"Cannot be read and is left out: {name}: {error}" for name, error in study.broken.items()]
+    return Section("Status", [progress(study), *study.remarks], points)
+
+
+def progress(study: Study) -> str:
+    """How far the study has got, in a sentence."""
+    total = len(study.runs) + len(study.broken) if study.n_planned is None else study.n_planned
+    if study.n_finished == total:
+        return f"The study is finished: all of its {_runs(total)} are in this report."
+    unfinished = len(study.runs) - study.n_finished
+    missing = total - len(study.runs) - len(study.broken)
+    return (
+        f"The study is not finished. Finished: {study.n_finished} of {_runs(total)}; part of the way: {unfinished}; "
+        f"no evaluation yet: {missing}. What is said about finished runs may still change."
+    )
+
+
+def _final_scores(study: Study, figures: Figures) -> Section:
+    finals, iqm = scores.final_returns(study), scores.iqm(study)
+    paragraphs = []
+    for other in study.others:
+        counts = Counter(finals.loc[finals.other == other, "verdict"])
+        shares = ", ".join(f"{what} in {n}" for what, n in sorted(counts.items()))
+        ours = f"{label(study.methods[0])} against {label(other)}"
+        paragraphs.append(f"{ours}, by final returns in {_count(counts.total(), 'environment')}: {shares}.")
+    paragraphs += _without_expert(study, "normalised scores")
+    together = scores.scored_environments(study)
+    if len(together) < len([env for env in study.envs if env in expert_scores()]):
+        over = f"over {', '.join(together)}" if len(together) > 1 else "not possible yet"
+        paragraphs.append(f"Aggregates are {over}: they take the environments in which every method has a finished run.")
+    shown = [tables.final_returns(finals)] if len(finals) else []
+    shown += [tables.iqm(iqm, study.methods[0])] if len(iqm) else []
+    return Section("Final scores", paragraphs, tables=shown, pictures=figures.interquartile_means(iqm))
+
+
+def _curves(study: Study, figures: Figures) -> Section:
+    text = (
+        "Mean return and one standard deviation over seeds, as far as each has got; the line is thin where some have not got "
+        "there yet."
+    )
+    return Section("Learning curves", [text], pictures=figures.learning_curves())
+
+
+def _learning(study: Study, met: pd.DataFrame) -> Section:
+    paragraphs = [
+        f"A threshold is met at the last of {SUSTAINED_EVALUATIONS} evaluations in a row at or above it. Thresholds are "
+        "shares of the expert's score; of a negative score, half is twice as negative. Only finished runs count.",
+        *_without_expert(study, "thresholds"),
+        *_other_budgets(study),
+    ]
+    shown = [tables.anytime(measures.anytime(study))]
+    if len(met):
+        shown.insert(0, tables.sample_efficiency(measures.sample_efficiency(met)))
+        shown.insert(1, tables.after_arrival(measures.after_arrival(met)))
+    return Section("Sample efficiency", paragraphs, tables=shown)
+
+
+def _cost(study: Study, met: pd.DataFrame, figures: Figures) -> Section:
+    equal_time = measures.equal_time(study)
+    shown = [tables.throughput(cost.throughput(study), study.methods[0])]
+    if len(met):
+        costs = cost.costs(met)
+        shown += [tables.minutes(costs), tables.expected_cost(costs)]
+        shown += [tables.cost_ratios(cost.cost_ratios(study, costs))] if study.others else []
+    shown += [tables.equal_time(equal_time)] if len(equal_time) else []
+    machines = machines_of(study)
+    paragraphs = [
+        f"Measured on {'; '.join(machines)}. Seconds are those of training, without evaluation. "
+        "Runs that shared the machine with more or fewer others, or ran on different machines, took times that cannot be "
+        "compared; the paper's times are those of its own machine and code, so compare its ratios only.",
+    ]
+    if len(machines) > 1:
+        paragraphs.append(f"There are {len(machines)} different machines behind these times: do not compare them.")
+    return Section("Training time and cost", paragraphs, tables=shown, pictures=figures.time_curves())
+
+
+def _profiles(study: Study, figures: Figures) -> Section:
+    profiles = scores.profiles(study)
+    if profiles.empty:
+        return Section("Performance profiles", [])
+    text = (
+        "The share of finished runs whose normalised final score is at least that on the axis, with 95 % bootstrap intervals; "
+        "higher is better. A domain has the same number of seeds of each of its environments."
+    )
+    return Section("Performance profiles", [text], [], [tables.profiles(profiles)], figures.performance_profiles(profiles))
+
+
+def _ablations(study: Study, figures: Figures) -> Section:
+    cells = scores.ablations(study)
+    if cells.empty:
+        return Section("Ablations", [])
+    text = (
+        "Final returns of finished runs when one option is changed and all others are kept. Boxes span the quartiles, the "
+        "line is the median, whiskers reach the lowest and the highest seed, dots are seeds. The base setting is in bold."
+    )
+    return Section("Ablations", [text], tables=[tables.ablations(cells)], pictures=figures.ablations(cells))
+
+
+def _method(study: Study) -> Section:
+    every = sorted({(run.settings.get("eval_freq"), run.settings["n_eval_episodes"]) for run in study.runs}, key=str)
+    paragraphs = [
+        "Evaluated every " + ", ".join(f"{freq:,} steps with {episodes} episodes" for freq, episodes in every) + ".",
+        f"{label(study.methods[0])} is compared with each other method. Nothing is called better or worse on fewer than "
+        f"{MIN_SEEDS} seeds of either. Intervals are from {IQM_RESAMPLES:,} resamples with a fixed seed: the same records "
+        "give the same report.",
+    ]
+    versions = Counter(_described(run.settings.get("versions", {})) for run in study.runs)
+    points = [f"{_runs(n)}: {described}" for described, n in sorted(versions.items())]
+    points += [f"Expert score of {env}: {expert_scores()[env]:g}" for env in study.envs if env in expert_scores()]
+    return Section("How it was measured", paragraphs, points, [tables.overview(measures.overview(study))])
+
+
+def machines_of(study: Study) -> list[str]:
+    machines = Counter(_described(run.settings.get("machine", {})) for run in study.runs)
+    return [f"{machine} ({_runs(n)})" for machine, n in sorted(machines.items())]
+
+
+def _described(facts: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items()) or "an unknown set-up"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _runs(n: int) -> str:
+    return _count(n, "run")
+
+
+def _without_expert(study: Study, what: str) -> list[str]:
+    unknown = [env for env in study.envs if env not in expert_scores()]
+    if not unknown:
+        return []
+    return [f"No expert score is known for {', '.join(unknown)}: {what} are left out there."]
+
+
+def _other_budgets(study: Study) -> list[str]:
+    budgets = paper("settings").set_index("env")["train_steps"].to_dict()
+    ours: dict[str, int] = {run.env: run.budget for run in study.runs if not run.cell}
+    other = [env for env in study.envs if env in budgets and env in ours and ours[env] != budgets[env]]
+    if not other:
+        return []
+    shown = ", ".join(f"{env} {short_number(ours[env])} instead of {short_number(budgets[env])}" for env in other)
+    return [f"Budgets differ from the paper's ({shown}), so its shares of the budget are at other steps than ours."]

@@ -1,0 +1,78 @@
+"""What is read from a study's folder: plans, records, and records that are damaged."""
+
+import pytest
+import yaml
+
+from sb3_span.report.load import load_study
+from sb3_span.report.sections import progress
+from tests.report.studies import write_run
+
+HYPERPARAMS = {"policy": "MlpPolicy", "n_timesteps": 50000}
+
+
+def write_plan(folder, methods, seeds):
+    envs = ["CartPole-v1", "Acrobot-v1"]
+    plan = {
+        "name": "a study",
+        "environments": {env: {"algo": "ppo", "steps": 50000} for env in envs},
+        "methods": {method: {"hyperparams": dict.fromkeys(envs, HYPERPARAMS)} for method in methods},
+        "seeds": seeds,
+    }
+    (folder / "study.yml").write_text(yaml.safe_dump(plan, sort_keys=False))
+
+
+def test_without_a_plan_everything_found_is_the_study(folder):
+    study = load_study(folder)
+    assert study.methods == ["span", "mlp"]
+    assert progress(study) == "The study is finished: all of its 24 runs are in this report."
+    assert "no study.yml" in study.remarks[0]
+
+
+def test_the_plan_gives_order_and_what_is_missing(folder):
+    write_plan(folder, ["mlp", "span", "mlp-large"], seeds=6)
+    study = load_study(folder)
+    assert (study.name, study.methods, study.envs) == ("a study", ["mlp", "span", "mlp-large"], ["CartPole-v1", "Acrobot-v1"])
+    assert study.planned["CartPole-v1", "mlp-large"] == 6
+    assert "not finished. Finished: 24 of 36 runs; part of the way: 0; no evaluation yet: 12." in progress(study)
+
+
+def test_unfinished_and_just_started_runs(folder):
+    write_plan(folder, ["span", "mlp"], seeds=8)
+    write_run(folder, "CartPole-v1", "span", 6, [20] * 3, steps=50000)
+    write_run(folder, "CartPole-v1", "span", 7, [], steps=50000)
+    study = load_study(folder)
+    assert (study.n_finished, len(study.runs)) == (24, 25)
+    assert "Finished: 24 of 32 runs; part of the way: 1; no evaluation yet: 7." in progress(study)
+
+
+def test_damaged_records_are_listed_and_the_others_reported(folder):
+    runs = folder / "runs"
+    evaluations = runs / "CartPole-v1__span__seed0" / "evaluations.csv"
+    evaluations.write_text(evaluations.read_text() + "55000,1.0,3")
+    (runs / "CartPole-v1__mlp__seed1" / "run.json").write_text('{"env": "CartPole-v1", "steps": 1, "n_eval_episodes": 4}')
+    study = load_study(folder)
+    assert len(study.runs) == 22
+    assert "runs/CartPole-v1__span__seed0/evaluations.csv, line 12" in study.broken["CartPole-v1__span__seed0"]
+    assert str(folder) not in study.broken["CartPole-v1__span__seed0"]
+    assert "run.json has no method, seed" in study.broken["CartPole-v1__mlp__seed1"]
+
+
+def test_failed_runs_are_listed_with_their_error(folder):
+    path = write_run(folder, "CartPole-v1", "span", 6, [20] * 3, steps=50000)
+    (path / "error.txt").write_text("Traceback (most recent call last):\n  ...\nValueError: no such thing\n")
+    assert load_study(folder).failed == {"CartPole-v1__span__seed6": "ValueError: no such thing"}
+
+
+def test_a_plan_that_cannot_be_read_does_not_hide_the_records(folder):
+    (folder / "study.yml").write_text("environments: {Nowhere-v0: {algo: ppo}}\nmethods: {}\nseeds: 1\n")
+    study = load_study(folder)
+    assert len(study.runs) == 24
+    assert "The plan could not be read" in study.remarks[0] and "Nowhere-v0" in study.remarks[0]
+
+
+def test_folders_without_results(tmp_path):
+    with pytest.raises(ValueError, match=r"There are no records in .*runs\. Give the folder of a study"):
+        load_study(tmp_path)
+    write_run(tmp_path, "CartPole-v1", "span", 0, [], steps=50000)
+    with pytest.raises(ValueError, match=r"None of the 1 runs in .* has an evaluation yet"):
+        load_study(tmp_path)
