@@ -51,7 +51,7 @@ class _View:
         self._plan = supervisor.queue.plan
         self._started = time.monotonic()
         self._next_count = 0.0
-        self._done, self._left = 0, "unknown"
+        self._done, self._left = 0, ""
 
     def note(self, news: News) -> None:
         self._next_count = 0.0
@@ -76,8 +76,7 @@ class _View:
             score = "" if worker.mean_return is None else f"return {worker.mean_return:.1f}"
             workers.add_row(worker.run.key, bar, f"{worker.step:,} / {worker.run.steps:,}", score)
         elapsed = in_words(time.monotonic() - self._started)
-        footer = f"[dim]{elapsed} so far, about {self._left} of training left[/]"
-        return Group(everything, workers, footer)
+        return Group(everything, workers, f"[dim]{elapsed} so far{self._left}[/]")
 
     def _count(self) -> None:
         if time.monotonic() < self._next_count:
@@ -91,4 +90,5 @@ class _View:
         seconds = remaining_seconds(self._plan, self._supervisor.folder).values()
         known = [value for value in seconds if value is not None]
         if len(known) == len(seconds):
-            self._left = in_words(sum(known) / max(1, len(self._supervisor.workers)))
+            left = in_words(sum(known) / max(1, len(self._supervisor.workers)))
+            self._left = f", about {left} of training left"

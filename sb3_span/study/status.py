@@ -72,7 +72,7 @@ def in_words(seconds: float | None) -> str:
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {seconds:02d} s"
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
 def _speed(record: Record) -> float:

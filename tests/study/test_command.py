@@ -267,3 +267,13 @@ def test_mistakes(tmp_path, arguments, message):
     with pytest.raises(SystemExit) as error:
         main(["study", *arguments, "--folder", str(tmp_path / "out")])
     assert message in str(error.value)
+
+
+def test_the_readmes_study_and_its_report(tmp_path):
+    folder = tmp_path / "smoke"
+    main(["study", "run", str(ROOT / "zoo_configs/smoke.yml"), "--folder", str(folder), "--workers", "2"])
+    main(["report", str(folder)])
+    text = (folder / "report" / "report.md").read_text()
+    assert "all of its 8 runs are in this report" in text
+    assert "CartPole-v1" in text and "InvertedPendulum-v5" in text
+    assert (folder / "report" / "report.html").stat().st_size > 100_000
