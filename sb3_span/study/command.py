@@ -9,11 +9,11 @@ import yaml
 from rich.console import Console
 
 from sb3_span.study.plan import Plan, read_plan
-from sb3_span.study.queue import DATABASE_ERRORS, Queue
+from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState
 from sb3_span.study.records import read_record, run_folders, write_text
 from sb3_span.study.run import OWNER
 from sb3_span.study.screen import watch
-from sb3_span.study.status import status_table
+from sb3_span.study.status import read_records, status_table
 from sb3_span.study.supervisor import Supervisor
 
 STUDY_FILE = "study.yml"
@@ -96,7 +96,10 @@ def _show(queue: Queue, folder: Path, console: Console) -> bool:
         raise ValueError(
             f"The database does not answer ({error.__cause__ or error}). The runs' folders have everything."
         ) from error
-    console.print(status_table(queue.plan, states, folder))
+    records = read_records(queue.plan, folder)
+    # A database that was lost, or never saw these runs, learns of them when they are next taken.
+    states = {key: RunState("done") if key in records and records[key].finished else state for key, state in states.items()}
+    console.print(status_table(queue.plan, states, records))
     for key, state in states.items():
         if state.error:
             console.print(f"[red]{key}[/]: {state.error}", highlight=False)

@@ -12,11 +12,11 @@ from sb3_span.study.records import Record, read_record
 NAMES = ("waiting", "running", "done", "failed")
 
 
-def status_table(plan: Plan, states: dict[str, RunState], folder: Path) -> Table:
+def status_table(plan: Plan, states: dict[str, RunState], records: dict[str, Record]) -> Table:
     """
     :param plan: What the study runs
     :param states: Where each run stands
-    :param folder: The study's folder
+    :param records: What the runs have left so far
     """
     table = Table(title=f"Study {plan.name}", title_justify="left")
     table.add_column("environment", no_wrap=True)
@@ -24,7 +24,7 @@ def status_table(plan: Plan, states: dict[str, RunState], folder: Path) -> Table
     for name in NAMES:
         table.add_column(name, justify="right")
     table.add_column("training\nleft", justify="right", no_wrap=True)
-    seconds = remaining_seconds(plan, folder)
+    seconds = remaining_seconds(plan, records)
     total: Counter[str] = Counter()
     for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):
         runs = [run for run in plan.runs if (run.env, run.method) == (env, method)]
@@ -38,13 +38,12 @@ def status_table(plan: Plan, states: dict[str, RunState], folder: Path) -> Table
     return table
 
 
-def remaining_seconds(plan: Plan, folder: Path) -> dict[tuple[str, str], float | None]:
+def remaining_seconds(plan: Plan, records: dict[str, Record]) -> dict[tuple[str, str], float | None]:
     """
     What is left to train on one core, judged by what has been trained, without evaluation.
 
     :return: Seconds for each environment and method; None where nothing of the environment has been trained yet
     """
-    records = _records(plan, folder)
     left: dict[tuple[str, str], float | None] = {}
     for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):
         steps = sum(
@@ -79,13 +78,16 @@ def _speed(record: Record) -> float:
     return float(record.train_seconds[-1]) / int(record.steps[-1])
 
 
-def _records(plan: Plan, folder: Path) -> dict[str, Record]:
+def read_records(plan: Plan, folder: Path) -> dict[str, Record]:
+    """
+    :return: By key, the records of the runs that have an evaluation. A damaged one is left out: its run will say so
+    """
     records = {}
     for run in plan.runs:
         try:
             record = read_record(folder / "runs" / run.key)
         except ValueError:
-            continue  # not there yet, or damaged: the run itself says so
+            continue
         if len(record.steps):
             records[run.key] = record
     return records

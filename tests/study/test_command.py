@@ -245,12 +245,18 @@ def test_status(tmp_path, capsys):
     folder = tmp_path / "runs" / runs[0].key
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(runs[0].settings()))
+
+    def status():
+        main(["study", "status", "--folder", str(tmp_path)])
+        lines = capsys.readouterr().out.splitlines()
+        return next(line for line in lines if "CartPole-v1" in line).replace("│", " ").split()
+
     write_evaluations(folder, [[200, 30.0, 1, 2, 3]])
-    main(["study", "status", "--folder", str(tmp_path)])
-    lines = capsys.readouterr().out.splitlines()
-    row = next(line for line in lines if "CartPole-v1" in line).replace("│", " ").split()
     # 200 steps took 30 seconds, 600 are left.
-    assert row == ["CartPole-v1", "span", "2", "1", "min", "30", "s"]
+    assert status() == ["CartPole-v1", "span", "2", "1", "min", "30", "s"]
+    # The database has not heard of it yet.
+    write_evaluations(folder, [[200, 30.0, 1, 2, 3], [400, 60.0, 1, 2, 3]])
+    assert status() == ["CartPole-v1", "span", "1", "1", "1", "min", "00", "s"]
 
 
 @pytest.mark.parametrize(
