@@ -16,6 +16,7 @@ try:
     from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
     from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
+    from sb3_contrib.common.recurrent.type_aliases import RNNStates
     from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
     from sb3_contrib.tqc.policies import TQCPolicy
 except ImportError as error:
@@ -100,8 +101,15 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
     """
 
     def _build_mlp_extractor(self) -> None:
+        self.features_dim = int(self.features_dim)  # numpy's with MultiDiscrete observations, which an LSTM refuses
         # Actor and critic read an LSTM each: a stack, whose networks read the same input, would never be evaluated at once.
         self.mlp_extractor = self._make_extractor(self.lstm_output_dim, stacked=False)
+
+    def evaluate_actions(
+        self, obs: th.Tensor, actions: th.Tensor, lstm_states: RNNStates, episode_starts: th.Tensor
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        # MultiBinary actions come from sb3-contrib's buffer as they are stored, in integers, which have no log-probability.
+        return super().evaluate_actions(obs, actions.float(), lstm_states, episode_starts)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data = super()._get_constructor_parameters()

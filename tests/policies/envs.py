@@ -40,5 +40,17 @@ class RandomEnv(gym.Env):
         return self.observation_space.sample(), float(np.mean(action)), bool(self.np_random.random() < 0.1), False, {}
 
 
+    def action_masks(self) -> np.ndarray:
+        """For MaskablePPO: one of the choices, another in every step, is not allowed."""
+        space = self.action_space
+        if isinstance(space, spaces.MultiBinary):
+            choices = [2] * space.n
+        else:
+            choices = [space.n] if isinstance(space, spaces.Discrete) else list(space.nvec)
+        mask = np.ones(sum(choices), dtype=bool)
+        mask[self.np_random.integers(len(mask))] = False
+        return mask
+
+
 def make(observations: str, actions: str = "box") -> RandomEnv:
     return RandomEnv(OBSERVATIONS[observations], ACTIONS[actions])
