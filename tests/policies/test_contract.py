@@ -88,9 +88,7 @@ def test_spaces(algo, obs, act, tmp_path):
 def test_options(algo, policy_kwargs, kwargs, tmp_path):
     policy_kwargs = dict(policy_kwargs)
     arch = policy_kwargs.pop("span_arch", SMALL)
-    model = make_model(
-        algo, make("vector", action_spaces(algo)[0]), span_arch=arch, policy_kwargs=policy_kwargs, **kwargs
-    )
+    model = make_model(algo, make("vector", action_spaces(algo)[0]), span_arch=arch, policy_kwargs=policy_kwargs, **kwargs)
     assert_survives_saving(model, tmp_path)
 
 
