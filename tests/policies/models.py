@@ -40,9 +40,9 @@ SIZES = {
 }
 
 
-def name(value) -> str:
-    """For the names of parametrised tests."""
-    return getattr(value, "__name__", str(value))
+def name(value) -> str | None:
+    """For the names of parametrised tests: those of classes, and pytest's own for everything else."""
+    return getattr(value, "__name__", None)
 
 
 def action_spaces(algo) -> list[str]:
