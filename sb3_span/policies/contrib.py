@@ -105,7 +105,7 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
         # Actor and critic read an LSTM each: a stack, whose networks read the same input, would never be evaluated at once.
         self.mlp_extractor = self._make_extractor(self.lstm_output_dim, stacked=False)
 
-    def evaluate_actions(
+    def evaluate_actions(  # type: ignore[override]
         self, obs: th.Tensor, actions: th.Tensor, lstm_states: RNNStates, episode_starts: th.Tensor
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         # MultiBinary actions come from sb3-contrib's buffer as they are stored, in integers, which have no log-probability.
