@@ -105,8 +105,9 @@ class NativeSPAN:
                     addresses[i] += only * parameter.stride(0) * parameter.itemsize
             stack = 1
         out = x.new_empty(stack, len(x), self.width)
-        extension.forward(kernel, stack, len(x), *self.sizes, x.data_ptr(), *addresses, *_addresses(out, z))
-        return out
+        if extension.forward(kernel, stack, len(x), *self.sizes, x.data_ptr(), *addresses, *_addresses(out, z)):
+            return out
+        return _torch_forward(self.arch, x, *(None if p is None else pick(p, only) for p in parameters))
 
 
 def _is_plain(tensor: th.Tensor) -> bool:
@@ -143,7 +144,8 @@ class _Differentiable(th.autograd.Function):
         grad_out = grad_out.contiguous()  # has to live until the kernel is done, as everything whose address it gets
         assert extension is not None
         addresses = _addresses(x, *parameters, z, grad_out, *grads)
-        extension.backward(ctx.kernel, len(parameters[0]), len(x), *ctx.native.sizes, *addresses)
+        if not extension.backward(ctx.kernel, len(parameters[0]), len(x), *ctx.native.sizes, *addresses):
+            grads = _torch_backward(ctx.native.arch, (x, *parameters), wanted, grad_out)
         return None, None, *grads
 
 
@@ -153,16 +155,28 @@ def _is_batched(tensor: th.Tensor) -> bool:
     return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
+def _torch_forward(
+    arch: SPANArch,
+    x: th.Tensor,
+    w_pre: th.Tensor,
+    b_pre: th.Tensor,
+    scale: th.Tensor | None,
+    coefficients: th.Tensor,
+    head_weight: th.Tensor | None,
+    head_bias: th.Tensor | None,
+) -> th.Tensor:
+    """The same outputs by torch's operations."""
+    out = combine(basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch), coefficients, w_pre.shape[1])
+    return out if head_weight is None or head_bias is None else stacked_linear(out, head_weight, head_bias)
+
+
 def _torch_backward(arch: SPANArch, tensors: Any, wanted: tuple[bool, ...], grad_out: th.Tensor) -> list[th.Tensor | None]:
     """The same gradients by torch's operations, which can be differentiated again."""
     again = th.is_grad_enabled()
     with th.enable_grad():
         # Views, so that only this function's own dependence on them is seen: x may itself be made of the parameters.
         tensors = [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
-        x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
-        out = combine(basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch), coefficients, w_pre.shape[1])
-        if head_weight is not None:
-            out = stacked_linear(out, head_weight, head_bias)
+        out = _torch_forward(arch, *tensors)
     inputs = [tensor for tensor, is_wanted in zip(tensors, wanted, strict=True) if is_wanted]
     grads = iter(th.autograd.grad(out, inputs, grad_out, create_graph=again))
     return [next(grads) if is_wanted else None for is_wanted in wanted]

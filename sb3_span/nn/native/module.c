@@ -1,4 +1,4 @@
-/* The kernel as a Python extension: integers in (sizes and addresses of float32 arrays), nothing out.
+/* The kernel as a Python extension: integers in (sizes and addresses of float32 arrays), and out whether it could be done.
  * The caller, function.py beside this file, has checked types, devices, layouts and shapes. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -54,8 +54,8 @@ static SpanInputs read_inputs(PyObject *const *args) {
 }
 
 static PyObject *result(int status) {
-    if (status) return PyErr_NoMemory();
-    Py_RETURN_NONE;
+    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
+    return PyBool_FromLong(status == SPAN_DONE);
 }
 
 static int check_count(const char *name, Py_ssize_t given, Py_ssize_t wanted) {

@@ -29,12 +29,15 @@ typedef struct { /* where the gradients go; x may be NULL, and w_pre may be NULL
     float *x, *w_pre, *b_pre, *scale, *coef, *head_w, *head_b;
 } SpanGradients;
 
+/* With anything but SPAN_DONE what was written is not to be used. SPAN_NOT_FINITE: a parameter is a NaN or infinite, which the
+ * caller has to deal with in another way. */
+enum { SPAN_DONE = 0, SPAN_NOT_FINITE = 1, SPAN_NO_MEMORY = -1 };
+
 typedef struct {
     const char *name; /* the instructions it is compiled for */
     int lanes;        /* floats in a vector */
     /* out: (C, B, O), or (C, B, M) without a head. z: (C, B, 2, D rounded up to lanes), what the backward pass needs; NULL when
-     * there will be none.
-     * Both return 0, or -1 when there is no memory. */
+     * there will be none. */
     int (*forward)(const SpanShape *, const SpanInputs *, float *out, float *z);
     int (*backward)(const SpanShape *, const SpanInputs *, const float *z, const float *grad_out, const SpanGradients *);
     /* Bytes that the backward pass needs beside its arguments, while it runs. The forward pass needs less. */

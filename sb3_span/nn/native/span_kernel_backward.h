@@ -173,7 +173,7 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
     size_t batch = s->batch, modes_pad = span_round_up(s->modes, LANES);
     size_t latent_pad = span_round_up(s->latent, LANES), inputs_pad = span_round_up(s->inputs, LANES);
     char *memory = malloc(scratch(s));
-    if (!memory) return -1;
+    if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Network n = make_network(s, &arena);
     Taps taps = make_taps(s, &arena, 1);
@@ -185,8 +185,9 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
 
     if (grad->w_pre) copy_padded(x, in->x, batch, s->inputs, inputs_pad);
     if (grad->x) memset(grad_x, 0, batch * inputs_pad * sizeof(float));
-    for (int c = 0; c < s->stack; c++) {
-        load_network(&n, in, c, grad->x != NULL);
+    int status = SPAN_DONE;
+    for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
+        if (!load_network(&n, in, c, grad->x != NULL)) status = SPAN_NOT_FINITE;
         memset(grad_a, 0, batch * latent_pad * sizeof(float));
         memset(sums.w_pre, 0, sums.floats * sizeof(float));
         for (size_t b = 0; b < batch; b++, z += 2 * latent_pad) {
@@ -215,5 +216,5 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
     }
     if (grad->x) copy_unpadded(grad->x, grad_x, batch, s->inputs, inputs_pad);
     free(memory);
-    return 0;
+    return status;
 }

@@ -127,7 +127,18 @@ static void measure_bumps(Network *n, int k, float scale) {
     n->last[k] = (float)(n->basis - n->dim_taps[k]);
 }
 
-static void load_network(Network *n, const SpanInputs *in, int c, int for_backward) {
+/* Of whole vectors. */
+static int are_finite(const float *values, size_t count) {
+    Ints bad = {0};
+    for (size_t i = 0; i < count; i += LANES) bad |= not_finite(load(values + i));
+    for (int i = 0; i < LANES; i++)
+        if (bad[i]) return 0;
+    return 1;
+}
+
+/* Returns whether the kernel can take the network: the zeros of the basis are never multiplied here, so a parameter that is
+ * not finite would spoil less than it must. */
+static int load_network(Network *n, const SpanInputs *in, int c, int for_backward) {
     const float *w_pre = in->w_pre + (size_t)c * n->latent * n->inputs, *b_pre = in->b_pre + (size_t)c * n->latent;
     for (int i = 0; i < n->inputs; i++) {
         float *column = n->w_pre + (size_t)i * n->latent_pad;
@@ -150,6 +161,9 @@ static void load_network(Network *n, const SpanInputs *in, int c, int for_backwa
         copy_padded(n->head_w, in->head_w + c * size, n->outputs, n->modes, n->modes_pad);
     }
     if (for_backward) copy_padded(n->w_pre_rows, w_pre, n->latent, n->inputs, n->inputs_pad);
+    return are_finite(n->coef, rows * n->modes_pad) && are_finite(n->w_pre, (size_t)n->inputs * n->latent_pad) &&
+           are_finite(n->b_pre, n->latent_pad) && (n->degree != SPAN_BUMPS || are_finite(n->slope, n->latent_pad)) &&
+           are_finite(n->head_w, (size_t)n->outputs * n->modes_pad);
 }
 
 /* ---------------------------------------------------------------- z = sigmoid(W_pre x + b_pre) */
@@ -325,13 +339,14 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
     size_t modes_pad = span_round_up(s->modes, LANES);
     size_t z_floats = z ? 0 : (size_t)s->batch * span_round_up(s->latent, LANES);
     char *memory = malloc(network_bytes(s) + taps_bytes(s) + piece(modes_pad) + piece(z_floats) + 64);
-    if (!memory) return -1;
+    if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Network n = make_network(s, &arena);
     Taps taps = make_taps(s, &arena, 0);
     float *modes = take(&arena, modes_pad), *scratch_z = take(&arena, z_floats);
-    for (int c = 0; c < s->stack; c++) {
-        load_network(&n, in, c, 0);
+    int status = SPAN_DONE;
+    for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
+        if (!load_network(&n, in, c, 0)) status = SPAN_NOT_FINITE;
         size_t stride = n.latent_pad * (z ? 2 : 1);
         float *at = z ? z + (size_t)c * s->batch * stride : scratch_z;
         if (z)
@@ -353,5 +368,5 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
         }
     }
     free(memory);
-    return 0;
+    return status;
 }
