@@ -107,7 +107,7 @@ class NativeSPAN:
         out = x.new_empty(stack, len(x), self.width)
         if extension.forward(kernel, stack, len(x), *self.sizes, x.data_ptr(), *addresses, *_addresses(out, z)):
             return out
-        return _torch_forward(self.arch, x, *(None if p is None else pick(p, only) for p in parameters))
+        return _torch_forward(self.arch, (x, *(None if p is None else pick(p, only) for p in parameters)))
 
 
 def _is_plain(tensor: th.Tensor) -> bool:
@@ -155,19 +155,11 @@ def _is_batched(tensor: th.Tensor) -> bool:
     return functorch.is_batchedtensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
 
 
-def _torch_forward(
-    arch: SPANArch,
-    x: th.Tensor,
-    w_pre: th.Tensor,
-    b_pre: th.Tensor,
-    scale: th.Tensor | None,
-    coefficients: th.Tensor,
-    head_weight: th.Tensor | None,
-    head_bias: th.Tensor | None,
-) -> th.Tensor:
+def _torch_forward(arch: SPANArch, tensors: Any) -> th.Tensor:
     """The same outputs by torch's operations."""
+    x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
     out = combine(basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch), coefficients, w_pre.shape[1])
-    return out if head_weight is None or head_bias is None else stacked_linear(out, head_weight, head_bias)
+    return out if head_weight is None else stacked_linear(out, head_weight, head_bias)
 
 
 def _torch_backward(arch: SPANArch, tensors: Any, wanted: tuple[bool, ...], grad_out: th.Tensor) -> list[th.Tensor | None]:
@@ -176,7 +168,7 @@ def _torch_backward(arch: SPANArch, tensors: Any, wanted: tuple[bool, ...], grad
     with th.enable_grad():
         # Views, so that only this function's own dependence on them is seen: x may itself be made of the parameters.
         tensors = [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
-        out = _torch_forward(arch, *tensors)
+        out = _torch_forward(arch, tensors)
     inputs = [tensor for tensor, is_wanted in zip(tensors, wanted, strict=True) if is_wanted]
     grads = iter(th.autograd.grad(out, inputs, grad_out, create_graph=again))
     return [next(grads) if is_wanted else None for is_wanted in wanted]
