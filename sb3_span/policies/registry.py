@@ -22,6 +22,11 @@ def register_policies() -> None:
         algorithm.policy_aliases[ALIAS] = policy
 
 
+def supported_algorithms() -> dict[str, type[BaseAlgorithm]]:
+    """The algorithms that there is a SPAN policy for, by the lower-case names that the RL Zoo gives them."""
+    return {algorithm.__name__.lower(): algorithm for algorithm in _policies}
+
+
 def is_supported(algorithm: type[BaseAlgorithm]) -> bool:
     """Whether there is a SPAN policy for this algorithm."""
     return any(cls in _policies for cls in algorithm.__mro__)
