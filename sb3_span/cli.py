@@ -26,6 +26,23 @@ def main(arguments: list[str] | None = None) -> None:
     size.add_argument("--net-arch", type=int, nargs="+", metavar="WIDTH", help="as many as MLPs with these hidden layers")
     budget.set_defaults(run=_budget)
 
+    plot = commands.add_parser("plot", help="draw what an agent has learned (loading unpickles: trusted files only)")
+    plot.add_argument("model", help="a file that model.save wrote, or the name of an agent in examples/agents")
+    plot.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell; 'none' for none")
+    plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; the model's name by default")
+    plot.add_argument("--network", help="whose splines: pi (default), vf or qf")
+    plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
+    plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
+    plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
+    plot.set_defaults(run=_plot)
+
+    watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
+    watch.add_argument("model", help="a file that model.save wrote, or the name of an agent in examples/agents")
+    watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
+    watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
+    watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
+    watch.set_defaults(run=_watch)
+
     args = parser.parse_args(arguments)
     try:
         args.run(args)
@@ -47,6 +64,18 @@ def _budget(args: argparse.Namespace) -> None:
     from sb3_span.viewing.budget import print_budget
 
     print_budget(args.env, args.algo, args.net_arch or args.params)
+
+
+def _plot(args: argparse.Namespace) -> None:
+    from sb3_span.viewing.plot import plot_file
+
+    plot_file(args.model, args.env, args.output, network=args.network, names=args.names, dims=args.slice, n_modes=args.modes)
+
+
+def _watch(args: argparse.Namespace) -> None:
+    from sb3_span.viewing.watch import watch
+
+    watch(args.model, args.env, args.gif, args.episodes)
 
 
 if __name__ == "__main__":

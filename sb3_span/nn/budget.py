@@ -7,6 +7,7 @@ Everything is counted in closed form, so that a search over thousands of shapes 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -65,7 +66,7 @@ def count_mlp(input_dim: int, widths: Sequence[int], output_dim: int) -> int:
     :return: Number of parameters of an MLP
     """
     sizes = [input_dim, *widths, output_dim]
-    return sum((inputs + 1) * outputs for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True))
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def policy_sizes(
         raise ValueError(f"There is no SPAN policy for {algorithm.__name__}; there is for {list(supported_algorithms())}.")
     env = _Spaces(observation_space, action_space)
     options = dict(policy_kwargs or {})
-    buffer = dict(buffer_size=1) if issubclass(algorithm, OffPolicyAlgorithm) else {}
+    buffer: dict[str, Any] = dict(buffer_size=1) if issubclass(algorithm, OffPolicyAlgorithm) else {}
 
     def build(policy_class: type[BasePolicy], **kwargs: Any) -> BasePolicy:
         with th.random.fork_rng(devices=[]):  # counting must not change what a script draws next
