@@ -67,13 +67,13 @@ def _budget(args: argparse.Namespace) -> None:
 
 
 def _plot(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.plot import plot_file
+    from sb3_span.viewing.plotting import plot_file
 
     plot_file(args.model, args.env, args.output, network=args.network, names=args.names, dims=args.slice, n_modes=args.modes)
 
 
 def _watch(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.watch import watch
+    from sb3_span.viewing.watching import watch
 
     watch(args.model, args.env, args.gif, args.episodes)
 

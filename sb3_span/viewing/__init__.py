@@ -6,7 +6,7 @@ Needs the extra ``zoo``, for matplotlib and rich.
 
 from sb3_span.viewing.agents import load_agent
 from sb3_span.viewing.budget import print_budget
-from sb3_span.viewing.plot import NetworkWarning, plot
-from sb3_span.viewing.watch import returns, save_gif, show, watch
+from sb3_span.viewing.plotting import NetworkWarning, plot
+from sb3_span.viewing.watching import returns, save_gif, show, watch
 
 __all__ = ["NetworkWarning", "load_agent", "plot", "print_budget", "returns", "save_gif", "show", "watch"]

@@ -50,7 +50,6 @@ OBSERVATIONS = {
     "Hopper": _planar_body(["z", "torso"], _HOPPER),
     "Walker2d": _planar_body(["z", "torso"], _TWO_LEGS),
     "HalfCheetah": _planar_body(["z", "torso"], _CHEETAH),
-    "Swimmer": _planar_body(["heading"], ["joint 1", "joint 2"]),
 }
 ACTIONS = {
     "CartPole": ["push left", "push right"],
@@ -63,7 +62,6 @@ ACTIONS = {
     "Hopper": _HOPPER,
     "Walker2d": _TWO_LEGS,
     "HalfCheetah": _CHEETAH,
-    "Swimmer": ["joint 1", "joint 2"],
 }
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch as th
 from gymnasium import spaces
 from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_span.policies.budget import count_parameters
 from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
@@ -18,9 +18,10 @@ from sb3_span.viewing.environments import action_names, make_env, observation_na
 from sb3_span.viewing.figure import draw
 from sb3_span.viewing.networks import Network, find_networks
 from sb3_span.viewing.slices import Slice, actions, cut, values
-from sb3_span.viewing.watch import SEED, play
+from sb3_span.viewing.watching import SEED
 
-STATES = 2000
+# The states that are looked at: those of the first steps of some episodes, played at once.
+EPISODES, STEPS = 10, 300
 
 
 class NetworkWarning(UserWarning):
@@ -41,7 +42,7 @@ def plot(
 
     Warns of dead modes, and of gaps between the bumps of the kernel basis.
 
-    :param model: An agent with SPAN networks
+    :param model: An agent with SPAN networks, whose observations are vectors
     :param env_id: Its environment: for names, and to see which states it visits. Without it the states are drawn from the
         observation space
     :param network: Whose splines: ``pi``, ``vf`` or ``qf``; None for the actor, if there is one
@@ -54,6 +55,8 @@ def plot(
     networks = find_networks(model.policy)
     if not networks:
         raise ValueError(f"{type(model.policy).__name__} has no SPAN network to draw. Train with the policy 'SPANPolicy'.")
+    if not isinstance(model.observation_space, spaces.Box) or len(model.observation_space.shape) != 1:
+        raise ValueError(f"The agent observes {model.observation_space}; what can be drawn is learned from vectors.")
     roles = list(dict.fromkeys(each.role for each in networks))
     if network is not None and network not in roles:
         raise ValueError(f"There is no network {network!r}; choose one of {roles}.")
@@ -120,22 +123,27 @@ def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence
 
 
 def _visited(model: BaseAlgorithm, env_id: str) -> np.ndarray:
-    env = make_env(env_id)
+    env = make_vec_env(lambda: make_env(env_id), n_envs=EPISODES, seed=SEED)
     if env.observation_space.shape != model.observation_space.shape:
         raise ValueError(
             f"The agent observes {model.observation_space}, and {env_id} gives {env.observation_space}. Name the environment "
             "that it was trained on, or none."
         )
-    episodes = chain.from_iterable(play(model, env, SEED + i) for i in range(STATES))
-    states = list(islice(episodes, STATES))
+    observation: Any = env.reset()  # an array: only vectors are drawn
+    state, start = None, np.ones(EPISODES, dtype=bool)
+    states = []
+    for _ in range(STEPS):
+        states.append(observation)
+        action, state = model.predict(observation, state, start, deterministic=True)
+        observation, _, start, _ = env.step(action)
     env.close()
-    return np.array(states)
+    return np.concatenate(states)
 
 
 def _drawn(model: BaseAlgorithm) -> np.ndarray:
     space = model.observation_space
     space.seed(0)
-    return np.array([space.sample() for _ in range(STATES)])
+    return np.array([space.sample() for _ in range(EPISODES * STEPS)])
 
 
 def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndarray) -> dict[th.nn.Module, th.Tensor]:
@@ -162,8 +170,8 @@ def _input_names(network: Network, names: list[str], n_observed: int) -> list[st
 
 
 def _slice(model: BaseAlgorithm, observations: np.ndarray, names: list[str], dims: Sequence[str] | None) -> Slice | None:
-    if observations.ndim != 2 or observations.shape[1] < 2:
-        return None  # images and single numbers
+    if len(names) < 2:
+        return None
     if dims is None:
         return cut(model, observations)
     for name in dims:
