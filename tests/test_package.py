@@ -41,7 +41,7 @@ def test_import_needs_and_loads_none_of_the_extras():
 
 def test_nn_imports_torch_only():
     script = "import sys, torch; before = set(sys.modules); sys.modules['sb3_span'] = type(sys)('sb3_span'); "
-    script += f"sys.modules['sb3_span'].__path__ = [{str(ROOT / 'sb3_span')!r}]; import sb3_span.nn; "
+    script += f"sys.modules['sb3_span'].__path__ = [{str(ROOT / 'sb3_span')!r}]; import sb3_span.nn.budget; "
     script += "print({'gymnasium', 'stable_baselines3'} & set(sys.modules))"
     assert run("-c", script).strip() == "set()"
 

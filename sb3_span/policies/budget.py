@@ -123,12 +123,13 @@ def policy_sizes(
 
     # SB3 has a policy class for vectors, one for images and one for Dict observations; SPAN's knows which features it takes.
     options["features_extractor_class"] = build(span_class).features_extractor_class
+    mlp_class = next(cls for name, cls in algorithm.policy_aliases.items() if name.startswith("Mlp"))  # or MlpLstmPolicy
     names = span_class.span_roles  # type: ignore[attr-defined]
 
     def count(role: str, first: int, second: int) -> int:
         widths = {name: [first, second] if name == role else [1, 1] for name in names}
         net_arch = widths if len(names) > 1 else widths[role]
-        return count_parameters(build(algorithm.policy_aliases["MlpPolicy"], net_arch=net_arch))
+        return count_parameters(build(mlp_class, net_arch=net_arch))
 
     smallest = count(names[0], 1, 1)
     roles = {}

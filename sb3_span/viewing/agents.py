@@ -70,4 +70,4 @@ def _strangeness(algorithm: type[BaseAlgorithm], data: dict[str, Any]) -> tuple[
     """
     arguments = inspect.signature(algorithm).parameters.keys()
     stored = len(arguments & data.keys())
-    return data["policy_class"] not in algorithm.policy_aliases.values(), len(arguments) - stored, -stored
+    return data["policy_class"] not in algorithm.policy_aliases.values(), -stored, len(arguments)

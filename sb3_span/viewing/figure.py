@@ -115,7 +115,7 @@ def _draw_value(ax: Axes, slice_: Slice) -> None:
     image = ax.pcolormesh(slice_.x, slice_.y, slice_.values, cmap="viridis", shading="gouraud", rasterized=True)
     ax.contour(slice_.x, slice_.y, slice_.values, levels=8, colors="white", linewidths=0.6, alpha=0.7)
     ax.figure.colorbar(image, ax=ax, shrink=0.85)
-    ax.set_title("Value: expected discounted return")
+    ax.set_title("Value: discounted return that the critic expects")
 
 
 def _finish_slice(ax: Axes, slice_: Slice, observations: np.ndarray, names: list[str]) -> None:

@@ -32,7 +32,8 @@ def test_counts_are_those_of_built_policies(algo, observations, actions):
     built = [count_parameters(build(algorithm, "SPANPolicy", env, span_arch=arch)) for arch in SHAPES]
     sizes = policy_sizes(algorithm, env.observation_space, env.action_space)
     assert [sizes.count_span(arch) for arch in SHAPES] == built
-    policy = "MultiInputPolicy" if observations == "dict" else "MlpPolicy"
+    prefix = "MultiInput" if observations == "dict" else "Mlp"
+    policy = next(name for name in algorithm.policy_aliases if name.startswith(prefix))
     for net_arch in ([5, 3], [4]):
         assert sizes.count_mlp(net_arch) == count_parameters(build(algorithm, policy, env, net_arch=net_arch))
     if len(sizes.roles) > 1:

@@ -9,12 +9,11 @@ from sb3_span.viewing.agents import env_id_of, find_agent
 from tests.policies.envs import ACTIONS, OBSERVATIONS, RandomEnv
 
 
-@pytest.mark.parametrize("policy", ["SPANPolicy", "MlpPolicy"])
+@pytest.mark.parametrize("policy", ["SPAN", "Mlp"])
 @pytest.mark.parametrize("algo", supported_algorithms())
 def test_the_algorithm_is_found(algo, policy, tmp_path):
     algorithm = supported_algorithms()[algo]
-    if policy not in algorithm.policy_aliases:
-        pytest.skip(f"{algo} has no {policy}")
+    policy = next(name for name in algorithm.policy_aliases if name.startswith(policy))
     for actions in ("discrete", "box"):
         try:
             model = algorithm(policy, RandomEnv(OBSERVATIONS["vector"], ACTIONS[actions]), device="cpu")
@@ -22,7 +21,7 @@ def test_the_algorithm_is_found(algo, policy, tmp_path):
             continue
         model.save(tmp_path / "model.zip")
         loaded = load_agent(tmp_path / "model.zip")
-        assert type(loaded) is algorithm
+        assert issubclass(algorithm, type(loaded))  # a DDPG is a TD3 with other settings, and a file does not tell them apart
         observations = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
         assert np.array_equal(*(each.predict(observations, deterministic=True)[0] for each in (model, loaded)))
 
