@@ -55,6 +55,10 @@ class PolicySizes:
         :return: Number of parameters of a policy with such MLPs
         """
         by_role = net_arch if isinstance(net_arch, Mapping) else dict.fromkeys(self.roles, net_arch)
+        if by_role.keys() != self.roles.keys():
+            raise ValueError(
+                f"net_arch has the keys {list(by_role)}; the networks here are {list(self.roles)}. Give one list each."
+            )
         return self.rest + sum(role.count_mlp(by_role[name]) for name, role in self.roles.items())
 
     def span_candidates(self, budget: int | NetArch) -> list[Candidate]:

@@ -14,14 +14,13 @@ from sb3_span.viewing.environments import make_env
 ROWS = {"kernel": 4, "bspline": 2}
 
 
-def print_budget(env_id: str, algo: str, budget: int | NetArch, console: Console | None = None) -> None:
+def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     """
     Print SPAN networks of about so many parameters, and the MLP to compare the first one with.
 
     :param env_id: The environment, whose spaces the networks are for
     :param algo: The algorithm's name in lower case, such as ``sac``
     :param budget: Number of parameters of the whole policy, or the ``net_arch`` of the MLPs whose number it is
-    :param console: Where to print
     """
     algorithms = supported_algorithms()
     if algo not in algorithms:
@@ -52,7 +51,7 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch, console: Console
     widths = net_arch.items() if isinstance(net_arch, dict) else [("layers", net_arch)]
     add("MLP", ", ".join(f"{role} {' x '.join(map(str, layers))}" for role, layers in widths), sizes.count_mlp(net_arch))
     table.caption = "The first one is balanced; the MLP is as large, network by network."
-    console = console or Console()
+    console = Console()
     console.print(table)
     for option, value in (("span_arch", candidates[0].span_arch), ("net_arch", net_arch)):  # to paste, so never wrapped
         console.print(f"policy_kwargs=dict({option}={_as_code(value)})", soft_wrap=True, highlight=False, markup=False)

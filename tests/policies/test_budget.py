@@ -109,5 +109,8 @@ def test_the_papers_mlp_or_a_closer_one_is_found(paper):
 def test_errors():
     with pytest.raises(ValueError, match=r"There is no SPAN policy for BaseAlgorithm; there is for \['ppo'"):
         policy_sizes(SAC.__mro__[2], OBSERVATIONS["vector"], ACTIONS["box"])
+    sizes = policy_sizes(SAC, OBSERVATIONS["vector"], ACTIONS["box"])
     with pytest.raises(ValueError, match="The budget is -5 parameters; it must be at least 1"):
-        policy_sizes(SAC, OBSERVATIONS["vector"], ACTIONS["box"]).span_candidates(-5)
+        sizes.span_candidates(-5)
+    with pytest.raises(ValueError, match=r"net_arch has the keys \['pi', 'vf'\]; the networks here are \['pi', 'qf'\]"):
+        sizes.count_mlp(dict(pi=[4, 4], vf=[4, 4]))

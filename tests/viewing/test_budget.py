@@ -44,7 +44,7 @@ def test_small_budgets_name_the_latent_dimensions(capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--env", "CartPole-v1", "--algo", "ars", "--params", "90"], r"no SPAN policy for the algorithm 'ars'; choose one of"),
+        (["--env", "CartPole-v1", "--algo", "ars", "--params", "90"], r"no SPAN policy for the algorithm 'ars'; choose one"),
         (["--env", "CartPole-v1", "--algo", "sac", "--params", "90"], r"sac cannot be trained on CartPole-v1"),
         (["--env", "Unheard-v1", "--algo", "sac", "--params", "90"], r"There is no environment 'Unheard-v1'"),
         (["--env", "CartPole-v1", "--algo", "ppo", "--params", "3"], r"The budget is 3 parameters; the smallest .* have 22"),
