@@ -57,7 +57,7 @@ class PolicySizes:
         by_role = net_arch if isinstance(net_arch, Mapping) else dict.fromkeys(self.roles, net_arch)
         if by_role.keys() != self.roles.keys():
             raise ValueError(
-                f"net_arch has the keys {list(by_role)}; the networks here are {list(self.roles)}. Give one list for each of them."
+                f"net_arch has the keys {list(by_role)}; the networks here are {list(self.roles)}. Give a list for each."
             )
         return self.rest + sum(role.count_mlp(by_role[name]) for name, role in self.roles.items())
 
