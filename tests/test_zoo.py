@@ -8,6 +8,8 @@ from pathlib import Path
 import optuna
 import pytest
 
+from sb3_span.zoo import make_agent
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -96,3 +98,8 @@ def test_what_a_search_draws_can_be_built(algo, conf):
             assert_search_space(trial.params, conf)
             assert HYPERPARAMS_CONVERTER[algo](trial.params) == hyperparams
             ALGOS[algo](policy, env, device="cpu", **{**hyperparams, **({"buffer_size": 10} if algo == "sac" else {})})
+
+
+def test_falling_learning_rate_as_the_zoo_writes_it():
+    agent = make_agent(ROOT / "hyperparams" / "span.yml", "CartPole-v1", seed=0, learning_rate="lin_0.002")
+    assert [agent.lr_schedule(remaining) for remaining in (1.0, 0.5, 0.0)] == pytest.approx([0.002, 0.001, 0.0])
