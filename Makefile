@@ -54,6 +54,7 @@ doc: $(INSTALLED)
 # The pictures of the documentation that are drawn from the code.
 figures: $(INSTALLED)
 	$(BIN)/python docs/figures.py
+	$(BIN)/sb3-span plot invertedpendulum --output docs/images/invertedpendulum.png
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info docs/_build quickstart speed sb3_span/nn/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,6 +25,31 @@ def main(arguments: list[str] | None = None) -> None:
     report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
     report.set_defaults(run=_report)
 
+    budget = commands.add_parser("budget", help="list the networks that have about so many parameters")
+    budget.add_argument("--env", required=True, metavar="ID", help="the environment, such as Hopper-v5")
+    budget.add_argument("--algo", required=True, help="the algorithm, such as sac")
+    size = budget.add_mutually_exclusive_group(required=True)
+    size.add_argument("--params", type=int, help="number of trainable parameters of the whole policy")
+    size.add_argument("--net-arch", type=int, nargs="+", metavar="WIDTH", help="as many as MLPs with these hidden layers")
+    budget.set_defaults(run=_budget)
+
+    plot = commands.add_parser("plot", help="draw what an agent has learned (loading unpickles: trusted files only)")
+    plot.add_argument("model", help="a file that model.save wrote, or the name of an agent in examples/agents")
+    plot.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell; 'none' for none")
+    plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; the model's name by default")
+    plot.add_argument("--network", help="whose splines: pi (default), vf or qf")
+    plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
+    plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
+    plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
+    plot.set_defaults(run=_plot)
+
+    watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
+    watch.add_argument("model", help="a file that model.save wrote, or the name of an agent in examples/agents")
+    watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
+    watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
+    watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
+    watch.set_defaults(run=_watch)
+
     args = parser.parse_args(arguments)
     try:
         args.run(args)
@@ -94,6 +119,24 @@ def _report(args: argparse.Namespace) -> None:
     from sb3_span.report.command import write_report
 
     write_report(args.folder)
+
+
+def _budget(args: argparse.Namespace) -> None:
+    from sb3_span.viewing.budget import print_budget
+
+    print_budget(args.env, args.algo, args.net_arch or args.params)
+
+
+def _plot(args: argparse.Namespace) -> None:
+    from sb3_span.viewing.plotting import plot_file
+
+    plot_file(args.model, args.env, args.output, network=args.network, names=args.names, dims=args.slice, n_modes=args.modes)
+
+
+def _watch(args: argparse.Namespace) -> None:
+    from sb3_span.viewing.watching import watch
+
+    watch(args.model, args.env, args.gif, args.episodes)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from rl_zoo3.utils import ALGOS, get_class_by_name
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.utils import LinearSchedule
 
 from sb3_span.policies.clipping import GradientClipping
 from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
@@ -41,6 +42,9 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any
     entry = {**entries[env_id], **overrides}
     del entry["n_timesteps"]
     algorithm = SAC if "buffer_size" in entry else PPO
+    rate = entry.get("learning_rate")
+    if isinstance(rate, str):  # the Zoo's "lin_0.001": from there to zero
+        entry["learning_rate"] = LinearSchedule(float(rate.removeprefix("lin_")), 0.0, 1.0)
     policy = entry.pop("policy")
     env = make_vec_env(env_id, n_envs=entry.pop("n_envs", 1), seed=seed)
     return algorithm(get_class_by_name(policy) if "." in policy else policy, env, seed=seed, device="cpu", **entry)

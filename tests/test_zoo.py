@@ -10,6 +10,7 @@ import pytest
 
 from sb3_span.policies.clipping import GradientClipping
 from sb3_span.policies.options import SPANOptions
+from sb3_span.zoo import make_agent
 
 ROOT = Path(__file__).parents[1]
 
@@ -112,3 +113,8 @@ def test_what_a_search_draws_can_be_built(algo, conf):
             is_off_policy = hasattr(cls, "load_replay_buffer")
             model = cls(policy, env, device="cpu", **hyperparams, **({"buffer_size": 10} if is_off_policy else {}))
             assert isinstance(model.policy, SPANOptions) == (conf == "span")
+
+
+def test_falling_learning_rate_as_the_zoo_writes_it():
+    agent = make_agent(ROOT / "hyperparams" / "span.yml", "CartPole-v1", seed=0, learning_rate="lin_0.002")
+    assert [agent.lr_schedule(remaining) for remaining in (1.0, 0.5, 0.0)] == pytest.approx([0.002, 0.001, 0.0])

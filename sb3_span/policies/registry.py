@@ -32,6 +32,11 @@ def register_policies() -> None:
         algorithm.policy_aliases[ALIAS] = policy
 
 
+def supported_algorithms() -> dict[str, type[BaseAlgorithm]]:
+    """The algorithms that there is a SPAN policy for, by their names in lower case."""
+    return {algorithm.__name__.lower(): algorithm for algorithm in _policies}
+
+
 def policy_for(algorithm: type[BaseAlgorithm]) -> type[BasePolicy] | None:
     """The SPAN policy for an algorithm or a subclass of one; None if there is none."""
     return next((_policies[cls] for cls in algorithm.__mro__ if cls in _policies), None)

@@ -1,0 +1,91 @@
+"""Environments by their id, and the names of what is observed and done in them."""
+
+import re
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+
+def make_env(env_id: str, **kwargs: Any) -> gym.Env:
+    """``gym.make``, for which an environment that is unknown or not installed is a user's mistake."""
+    try:
+        return gym.make(env_id, **kwargs)
+    except gym.error.Error as error:
+        raise ValueError(
+            f"There is no environment {env_id!r}: {error} Check the id, install what it needs, "
+            "or write module:id so that the module which registers it is imported first."
+        ) from error
+
+
+def find_env_id(text: str) -> str | None:
+    """
+    :param text: The name of a file or a folder, such as the RL Zoo's ``CartPole-v1_2``
+    :return: The registered environment that it begins with; None if there is none
+    """
+    match = re.match(r"[\w-]+-v\d+", text)
+    return match[0] if match and match[0] in gym.registry else None
+
+
+_HOPPER = ["thigh", "leg", "foot"]
+_TWO_LEGS = [f"{side}{part}" for side in ("", "left ") for part in _HOPPER]
+_CHEETAH = [f"{where} {part}" for where in ("back", "front") for part in ("thigh", "shin", "foot")]
+
+
+def _planar_body(root: list[str], joints: list[str]) -> list[str]:
+    """MuJoCo's walkers: positions without that along the track, then all velocities."""
+    return [*root, *joints, "x vel.", *(f"{name} vel." for name in [*root, *joints])]
+
+
+# By the id without its version.
+OBSERVATIONS = {
+    "CartPole": ["position", "velocity", "angle", "angular velocity"],
+    "Acrobot": ["cos θ1", "sin θ1", "cos θ2", "sin θ2", "θ1 velocity", "θ2 velocity"],
+    "MountainCar": ["position", "velocity"],
+    "MountainCarContinuous": ["position", "velocity"],
+    "Pendulum": ["cos θ", "sin θ", "angular velocity"],
+    "LunarLander": ["x", "y", "x velocity", "y velocity", "angle", "angular velocity", "left leg", "right leg"],
+    "InvertedPendulum": ["position", "angle", "velocity", "angular velocity"],
+    "Hopper": _planar_body(["z", "torso"], _HOPPER),
+    "Walker2d": _planar_body(["z", "torso"], _TWO_LEGS),
+    "HalfCheetah": _planar_body(["z", "torso"], _CHEETAH),
+}
+ACTIONS = {
+    "CartPole": ["push left", "push right"],
+    "Acrobot": ["torque -1", "no torque", "torque +1"],
+    "MountainCar": ["left", "coast", "right"],
+    "MountainCarContinuous": ["force"],
+    "Pendulum": ["torque"],
+    "LunarLander": ["coast", "left engine", "main engine", "right engine"],
+    "InvertedPendulum": ["force"],
+    "Hopper": _HOPPER,
+    "Walker2d": _TWO_LEGS,
+    "HalfCheetah": _CHEETAH,
+}
+
+
+def observation_names(space: spaces.Space, env_id: str | None = None) -> list[str]:
+    """
+    :param space: Observations that are one vector
+    :param env_id: Their environment, if it is known
+    :return: A name for each number of an observation: ``obs[0]`` ... when the environment is not one of the classics
+    """
+    return _names(OBSERVATIONS, env_id, "obs", int(np.prod(space.shape or 1)))
+
+
+def action_names(space: spaces.Space, env_id: str | None = None) -> list[str]:
+    """
+    :param space: Actions: a Discrete space, or a vector
+    :param env_id: Their environment, if it is known
+    :return: A name for each choice or each number of an action
+    """
+    return _names(ACTIONS, env_id, "action", int(space.n if isinstance(space, spaces.Discrete) else np.prod(space.shape or 1)))
+
+
+def _names(known: dict[str, list[str]], env_id: str | None, prefix: str, size: int) -> list[str]:
+    name = re.sub(r"-v\d+$", "", env_id or "")
+    # An environment that is wrapped, or has options, may observe more than its classic form.
+    if len(known.get(name, [])) == size:
+        return known[name]
+    return [f"{prefix}[{i}]" for i in range(size)]

@@ -1,0 +1,183 @@
+"""What an agent has learned, gathered for a picture."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from matplotlib.figure import Figure
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
+
+from sb3_span.policies.budget import count_parameters
+from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
+from sb3_span.viewing.environments import action_names, make_env, observation_names
+from sb3_span.viewing.figure import draw
+from sb3_span.viewing.networks import Network, find_networks
+from sb3_span.viewing.slices import Slice, actions, cut, values
+from sb3_span.viewing.watching import SEED
+
+# The states that are looked at: those of the first steps of some episodes, played at once.
+EPISODES, STEPS = 10, 300
+
+
+class NetworkWarning(UserWarning):
+    """Something is wrong with a trained network."""
+
+
+def plot(
+    model: BaseAlgorithm,
+    env_id: str | None = None,
+    network: str | None = None,
+    names: Sequence[str] | None = None,
+    dims: Sequence[str] | None = None,
+    observations: np.ndarray | None = None,
+    n_modes: int = 3,
+) -> Figure:
+    """
+    Draw what an agent has learned: the splines of its strongest modes, W_pre, and slices through policy and value.
+
+    Warns of dead modes, and of gaps between the bumps of the kernel basis.
+
+    :param model: An agent with SPAN networks, whose observations are vectors
+    :param env_id: Its environment: for names, and to see which states it visits. Without it the states are drawn from the
+        observation space
+    :param network: Whose splines: ``pi``, ``vf`` or ``qf``; None for the actor, if there is one
+    :param names: A name for each number of an observation; None for the environment's
+    :param dims: Names of the two numbers to slice along; None for the most influential ones
+    :param observations: States to look at, shape (B, D); None to play some episodes in the environment
+    :param n_modes: Number of modes to draw
+    :return: The figure, to show or to save
+    """
+    networks = find_networks(model.policy)
+    if not networks:
+        raise ValueError(f"{type(model.policy).__name__} has no SPAN network to draw. Train with the policy 'SPANPolicy'.")
+    if not isinstance(model.observation_space, spaces.Box) or len(model.observation_space.shape) != 1:
+        raise ValueError(f"The agent observes {model.observation_space}; what can be drawn is learned from vectors.")
+    roles = list(dict.fromkeys(each.role for each in networks))
+    if network is not None and network not in roles:
+        raise ValueError(f"There is no network {network!r}; choose one of {roles}.")
+    if n_modes < 1:
+        raise ValueError(f"The number of modes to draw is {n_modes}; it must be at least 1. Try 3.")
+    names = _observation_names(model, env_id, names)
+    if observations is None:
+        observations = _visited(model, env_id) if env_id is not None else _drawn(model)
+
+    model.policy.set_training_mode(False)
+    inputs = _inputs(model, networks, observations)
+    for each in networks:
+        for problem in each.problems(inputs[each.span]):
+            warnings.warn(problem, NetworkWarning, stacklevel=2)
+    chosen = next(each for each in networks if each.role == (network or roles[0]))
+    doing = action_names(model.action_space, env_id)
+    where = f" on {env_id}" if env_id else ""
+    return draw(
+        title=f"{type(model).__name__}{where}: {count_parameters(model.policy):,} parameters",
+        network=chosen,
+        inputs=inputs[chosen.span],
+        input_names=_input_names(chosen, [*names, *doing], len(names)),
+        n_modes=n_modes,
+        slice_=_slice(model, observations, names, dims),
+        observations=observations,
+        observation_names=names,
+        action_names=doing,
+        is_discrete=isinstance(model.action_space, spaces.Discrete),
+    )
+
+
+def plot_file(name: str, env_id: str | None = None, output: Path | None = None, **options: Any) -> None:
+    """
+    Draw a saved agent into a file, and print what is wrong with it.
+
+    :param name: A model's file, or the short name of an agent in ``examples/agents``
+    :param env_id: Its environment; None where the file's name tells, ``"none"`` to draw without one
+    :param output: The picture; by default a PNG with the model's name, in the current folder
+    :param options: As for :func:`plot`
+    """
+    path = find_agent(name)
+    output = output or Path(f"{path.stem}.png")
+    env_id = None if env_id == "none" else env_id or env_id_of(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", NetworkWarning)
+        figure = plot(load_agent(path), env_id, **options)
+    for warning in caught:
+        print(f"Warning: {warning.message}")
+    if env_id is None:
+        print("No environment: the states are drawn at random from the observation space. --env ID looks at those visited.")
+    try:
+        figure.savefig(output, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"The picture cannot be written to {output}: {error}") from error
+    print(f"Written to {output}")
+
+
+def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence[str] | None) -> list[str]:
+    known = observation_names(model.observation_space, env_id)
+    if names is not None and len(names) != len(known):
+        raise ValueError(f"There are {len(names)} names for the {len(known)} numbers of an observation: {list(names)}.")
+    return known if names is None else list(names)
+
+
+def _visited(model: BaseAlgorithm, env_id: str) -> np.ndarray:
+    env = make_vec_env(lambda: make_env(env_id), n_envs=EPISODES, seed=SEED)
+    if env.observation_space.shape != model.observation_space.shape:
+        raise ValueError(
+            f"The agent observes {model.observation_space}, and {env_id} gives {env.observation_space}. Name the environment "
+            "that it was trained on, or none."
+        )
+    observation: Any = env.reset()  # an array: only vectors are drawn
+    state, start = None, np.ones(EPISODES, dtype=bool)
+    states = []
+    for _ in range(STEPS):
+        states.append(observation)
+        action, state = model.predict(observation, state, start, deterministic=True)
+        observation, _, start, _ = env.step(action)
+    env.close()
+    return np.concatenate(states)
+
+
+def _drawn(model: BaseAlgorithm) -> np.ndarray:
+    space = model.observation_space
+    space.seed(0)
+    return np.array([space.sample() for _ in range(EPISODES * STEPS)])
+
+
+def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndarray) -> dict[th.nn.Module, th.Tensor]:
+    """What enters each network in these states, shape (B, inputs): features, and the agent's actions for a critic."""
+    seen: dict[th.nn.Module, th.Tensor] = {}
+
+    def remember(module: th.nn.Module, args: tuple[th.Tensor, ...]) -> None:
+        seen[module] = args[0].float()
+
+    hooks = [span.register_forward_pre_hook(remember) for span in {each.span for each in networks}]
+    try:
+        actions(model, observations)
+        values(model, observations)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def _input_names(network: Network, names: list[str], n_observed: int) -> list[str]:
+    """Those of the observation, with the actions' behind them for a critic that reads both; numbers for other features."""
+    size = network.span.input_dim
+    return names[:size] if size in (n_observed, len(names)) else [f"feature[{i}]" for i in range(size)]
+
+
+def _slice(model: BaseAlgorithm, observations: np.ndarray, names: list[str], dims: Sequence[str] | None) -> Slice | None:
+    if len(names) < 2:
+        return None
+    if dims is None:
+        return cut(model, observations)
+    for name in dims:
+        if name not in names:
+            raise ValueError(f"There is no {name!r} in the observation; it has {names}.")
+    if len(set(dims)) != 2:
+        raise ValueError(f"A slice goes along two different numbers of the observation; {list(dims)} was given.")
+    first, second = (names.index(name) for name in dims)
+    return cut(model, observations, (first, second))

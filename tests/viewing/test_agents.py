@@ -1,0 +1,54 @@
+"""A file is enough: the algorithm, and mostly the environment, are found out."""
+
+import numpy as np
+import pytest
+
+from sb3_span.policies.registry import supported_algorithms
+from sb3_span.viewing import load_agent
+from sb3_span.viewing.agents import env_id_of, find_agent
+from tests.policies.envs import ACTIONS, OBSERVATIONS, RandomEnv
+
+
+@pytest.mark.parametrize("policy", ["SPAN", "Mlp"])
+@pytest.mark.parametrize("algo", supported_algorithms())
+def test_the_algorithm_is_found(algo, policy, tmp_path):
+    algorithm = supported_algorithms()[algo]
+    policy = next(name for name in algorithm.policy_aliases if name.startswith(policy))
+    for actions in ("discrete", "box"):
+        try:
+            model = algorithm(policy, RandomEnv(OBSERVATIONS["vector"], ACTIONS[actions]), device="cpu")
+        except AssertionError:  # not an action space of this algorithm
+            continue
+        model.save(tmp_path / "model.zip")
+        loaded = load_agent(tmp_path / "model.zip")
+        assert issubclass(algorithm, type(loaded))  # a DDPG is a TD3 with other settings, and a file does not tell them apart
+        observations = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
+        assert np.array_equal(*(each.predict(observations, deterministic=True)[0] for each in (model, loaded)))
+
+
+def test_the_environment_is_found(tmp_path):
+    assert env_id_of(tmp_path / "CartPole-v1.zip") == "CartPole-v1"
+    assert env_id_of(tmp_path / "ppo" / "Hopper-v5_3" / "best_model.zip") == "Hopper-v5"
+    assert env_id_of(tmp_path / "best_model.zip") is None
+
+
+def test_short_names(tmp_path, monkeypatch):
+    folder = tmp_path / "examples" / "agents"
+    folder.mkdir(parents=True)
+    for name in ("CartPole-v1.zip", "LunarLander-v3.zip", "README.md"):
+        (folder / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert find_agent("lunarlander").name == "LunarLander-v3.zip"
+    assert find_agent("CartPole").samefile(folder / "CartPole-v1.zip")
+    with pytest.raises(ValueError, match=r"'pong' is neither a file nor .*: choose one of \['cartpole', 'lunarlander'\]"):
+        find_agent("pong")
+    monkeypatch.chdir(folder)
+    with pytest.raises(ValueError, match=r"there is no examples/agents here, as in a clone"):
+        find_agent("cartpole")
+
+
+def test_other_files(tmp_path):
+    path = tmp_path / "model.zip"
+    path.write_text("not a zip")
+    with pytest.raises(ValueError, match=r"model.zip cannot be read as a model of Stable-Baselines3"):
+        load_agent(path)

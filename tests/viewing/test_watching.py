@@ -1,0 +1,80 @@
+"""Watching an agent, and the agents that come with the repository."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from stable_baselines3 import PPO
+
+from sb3_span.cli import main
+from sb3_span.policies.budget import count_parameters
+from sb3_span.viewing import load_agent, returns
+from sb3_span.viewing.agents import AGENTS, env_id_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def model(tmp_path):
+    model = PPO("SPANPolicy", "CartPole-v1", seed=0, device="cpu")
+    model.save(tmp_path / "model.zip")
+    return model
+
+
+def test_gif_and_return(model, tmp_path, capsys):
+    gif = tmp_path / "agent.gif"
+    main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--gif", str(gif), "--episodes", "3"])
+    frames, score = capsys.readouterr().out.splitlines()
+    scores = returns(model, "CartPole-v1", 3)
+    assert score == f"CartPole-v1: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over 3 episodes"
+    with Image.open(gif) as image:
+        assert image.n_frames > 1 and image.width == 320
+        assert frames == f"{image.n_frames} frames written to {gif}"
+
+
+def test_without_a_screen(model, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--episodes", "1"])
+    assert capsys.readouterr().out.startswith("There is no screen here; --gif FILE draws without one.\nCartPole-v1: return")
+
+
+def test_window(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    shown = []
+    monkeypatch.setattr("pygame.display.flip", lambda: shown.append(1))
+    monkeypatch.setattr("pygame.time.Clock", lambda: type("Clock", (), {"tick": lambda self, fps: None})())
+    main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--episodes", "1"])
+    assert len(shown) > 5
+
+
+def test_errors(model, tmp_path):
+    with pytest.raises(SystemExit, match=r"sb3-span watch: The name of .*model.zip does not tell the environment"):
+        main(["watch", str(tmp_path / "model.zip")])
+    with pytest.raises(SystemExit, match="--episodes is 0; it must be at least 1"):
+        main(["watch", str(tmp_path / "model.zip"), "--episodes", "0"])
+    with pytest.raises(SystemExit, match="sb3-span watch: 'pong' is neither a file nor the name of an agent"):
+        main(["watch", "pong"])
+
+
+# What a good agent gets, in a few episodes.
+GOOD = {"Acrobot-v1": -100, "CartPole-v1": 500, "InvertedPendulum-v5": 1000, "LunarLander-v3": 200, "Pendulum-v1": -200}
+
+
+@pytest.mark.parametrize("env_id", GOOD)
+def test_agents_of_the_repository(env_id):
+    path = ROOT / AGENTS / f"{env_id}.zip"
+    assert path.stat().st_size < 60_000
+    assert env_id_of(path) == env_id
+    model = load_agent(path)
+    assert np.mean(returns(model, env_id, 5)) >= GOOD[env_id]
+    rows = re.findall(rf"^\| {path.name} \|.*", (path.parent / "README.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) == 1 and f"| {count_parameters(model.policy):,} |" in rows[0]
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            assert not re.search(rb"/(home|root|tmp|work|Users)/", archive.read(name)), name
