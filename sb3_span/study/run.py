@@ -21,6 +21,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_span.machine import machine, versions
+from sb3_span.policies.budget import count_parameters
 from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
 from sb3_span.study.evaluation import OneEpisode, evaluate
 from sb3_span.study.plan import Run
@@ -211,7 +212,7 @@ class _Training:
     def _write_settings(self, agent: BaseAlgorithm) -> None:
         settings = {
             **self.run.settings(),
-            "n_parameters": sum(part.numel() for name, part in agent.policy.named_parameters() if "target" not in name),
+            "n_parameters": count_parameters(agent.policy),
             "versions": versions(),
             "machine": machine(),
         }
