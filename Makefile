@@ -21,8 +21,9 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_s
 quickstart: $(INSTALLED)
 	$(BIN)/python examples/quickstart.py
 
+# Some of it alone: make test TESTS=tests/nn
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto $(TESTS)
 
 # SPAN's speed relative to the MLP's: tables, CSV files and a picture in speed/. Nothing else should run meanwhile.
 bench: $(INSTALLED)
