@@ -57,6 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"sb3-span {args.command}: {error}")
     except ImportError as error:
         sys.exit(f"sb3-span {args.command}: {error}. It needs the extra 'zoo': pip install 'sb3_span[zoo]'.")
+    except OSError as error:
+        sys.exit(f"sb3-span {args.command}: {error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -112,7 +114,8 @@ def _study_retry(args: argparse.Namespace) -> None:
 def _study_gather(args: argparse.Namespace) -> None:
     from sb3_span.study.command import gather
 
-    gather(args.sources, args.folder)
+    if not gather(args.sources, args.folder):
+        sys.exit(1)
 
 
 def _report(args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ A replay buffer is hundreds of megabytes. What was added since the last checkpoi
 to a file of its own: a checkpoint costs little enough to take one at every evaluation.
 """
 
+import itertools
 import json
 import os
 import pickle
@@ -52,7 +53,9 @@ class Checkpoints:
         # made again, and must not count twice.
         unsaved = 1 + (model.rollout_buffer.pos if isinstance(model, OnPolicyAlgorithm) else 0)
         done = model.num_timesteps - unsaved * model.n_envs
-        old = self.latest()
+        old, new = self.latest(), self._folder / f"checkpoint-{model.num_timesteps:012d}"
+        if new == old:
+            return  # resumed and saved again before anything was learned
         temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix="."))
         try:
             reached, model.num_timesteps = model.num_timesteps, done
@@ -72,15 +75,15 @@ class Checkpoints:
             for path in temporary.iterdir():
                 with path.open("rb+") as file:
                     os.fsync(file.fileno())
-            new = self._folder / f"checkpoint-{reached:012d}"
-            if new == old:
-                shutil.rmtree(old)
             temporary.rename(new)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        # What only the old checkpoint needs goes after the new one is there.
         for path in self._folder.glob("checkpoint-*"):
             if path != new:
                 shutil.rmtree(path)
+        if isinstance(model, OffPolicyAlgorithm) and _is_plain(model.replay_buffer):
+            self._drop_overwritten(done // model.n_envs - model.replay_buffer.buffer_size)  # type: ignore[union-attr]
 
     def load(self, model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any]] | None:
         """
@@ -119,15 +122,21 @@ class Checkpoints:
         """
         buffer = model.replay_buffer
         assert buffer is not None
+        for path in _chunks(self._replay):
+            if int(path.stem) >= saved:  # left behind by a worker that was killed before its checkpoint was complete
+                path.unlink()
         first = max(saved, added - buffer.buffer_size)
         if first < added:
             places = np.arange(first, added) % buffer.buffer_size
             with written_whole(self._replay / f"{first:012d}.npz") as path, path.open("wb") as file:
                 np.savez(file, allow_pickle=False, **{name: array[places] for name, array in _arrays(buffer).items()})
-        for path in _chunks(self._replay):
-            # Overwritten in the buffer since, or left behind by a worker that was killed before its checkpoint was complete.
-            following = [int(other.stem) for other in _chunks(self._replay) if other.stem > path.stem]
-            if int(path.stem) > first or (following and min(following) <= added - buffer.buffer_size):
+
+    def _drop_overwritten(self, oldest: int) -> None:
+        """
+        :param oldest: The first row that is still in the buffer
+        """
+        for path, following in itertools.pairwise(_chunks(self._replay)):
+            if int(following.stem) <= oldest:
                 path.unlink()
 
     def _load_replay(self, model: OffPolicyAlgorithm) -> None:
@@ -180,4 +189,6 @@ def _load_normalization(env: VecEnv, path: Path) -> None:
     if normalization is not None:
         with path.open("rb") as file:
             saved = pickle.load(file)
-        normalization.obs_rms, normalization.ret_rms = saved.obs_rms, saved.ret_rms
+        if normalization.norm_obs:  # without it there are no statistics
+            normalization.obs_rms = saved.obs_rms
+        normalization.ret_rms = saved.ret_rms

@@ -1,8 +1,10 @@
 """``sb3-span study``: run, status, retry, gather."""
 
+import contextlib
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -10,7 +12,7 @@ from rich.console import Console
 
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState
-from sb3_span.study.records import read_record, run_folders, write_text
+from sb3_span.study.records import SETTINGS, read_record, run_folders, write_text
 from sb3_span.study.run import OWNER
 from sb3_span.study.screen import watch
 from sb3_span.study.status import read_records, status_table
@@ -34,7 +36,10 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
     console = Console()
     plan = read_plan(file)
     _remember(plan, folder)
-    with Queue(plan, storage or _sqlite(folder), **timing) as queue:
+    with _answering(), Queue(plan, storage or _sqlite(folder), **timing) as queue:
+        if storage is None:  # the database is this folder's own: what is not in the folder is not there
+            finished = {key for key, record in read_records(plan, folder).items() if record.finished}
+            queue.discard(run.key for run in plan.runs if run.key not in finished)
         queue.refill()
         # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -46,36 +51,42 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
 
 
 def show_status(folder: Path, storage: str | None) -> None:
-    with Queue(open_study(folder), storage or _sqlite(folder)) as queue:
+    with _answering(), Queue(open_study(folder), storage or _sqlite(folder)) as queue:
         _show(queue, folder, Console())
 
 
 def retry(folder: Path, storage: str | None) -> None:
     """Let the failed runs wait again."""
-    with Queue(open_study(folder), storage or _sqlite(folder)) as queue:
+    with _answering(), Queue(open_study(folder), storage or _sqlite(folder)) as queue:
         again = queue.retry()
     print(f"{len(again)} failed runs wait again." + (" Start the study to run them." if again else ""))
 
 
-def gather(sources: list[Path], folder: Path) -> None:
+def gather(sources: list[Path], folder: Path) -> bool:
     """
     Bring the runs of several machines together. Of a run that is there twice the one that got further stays.
 
     :param sources: Folders of the same study
     :param folder: The folder to gather them in
+    :return: Whether all of them could be read
     """
-    copied = kept = 0
+    copied = kept = damaged = 0
     for source in sources:
         plan = open_study(source)
         _remember(plan, folder)
         for run_folder in run_folders(source):
             target = folder / "runs" / run_folder.name
-            if _reached(run_folder) <= _reached(target):
-                kept += 1
+            try:
+                is_new = _reached(run_folder) > _reached(target)
+            except ValueError as error:
+                print(f"Left out: {error}")
+                damaged += 1
                 continue
-            _copy(run_folder, target)
-            copied += 1
-    print(f"{copied} runs gathered in {folder}; {kept} were there already.")
+            if is_new:
+                _copy(run_folder, target)
+            copied, kept = copied + is_new, kept + (not is_new)
+    print(f"{copied} runs gathered in {folder}; {kept} were there already" + (f"; {damaged} left out." if damaged else "."))
+    return not damaged
 
 
 def open_study(folder: Path) -> Plan:
@@ -90,22 +101,31 @@ def open_study(folder: Path) -> Plan:
 
 
 def _show(queue: Queue, folder: Path, console: Console) -> bool:
-    try:
-        states = queue.states()
-    except DATABASE_ERRORS as error:
-        raise ValueError(
-            f"The database does not answer ({error.__cause__ or error}). The runs' folders have everything."
-        ) from error
-    records = read_records(queue.plan, folder)
+    states, records = queue.states(), read_records(queue.plan, folder)
+    elsewhere = sum(state.name == "done" and key not in records for key, state in states.items())
     # A database that was lost, or never saw these runs, learns of them when they are next taken.
     states = {key: RunState("done") if key in records and records[key].finished else state for key, state in states.items()}
     console.print(status_table(queue.plan, states, records))
+    if elsewhere:
+        console.print(
+            f"{elsewhere} of the runs that are done have no record in {folder}: sb3-span study gather brings them here."
+        )
     for key, state in states.items():
         if state.error:
             console.print(f"[red]{key}[/]: {state.error}", highlight=False)
     if any(state.error for state in states.values()):
         console.print("To run the failed ones again: sb3-span study retry, then run.")
     return all(state.name == "done" for state in states.values())
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except DATABASE_ERRORS as error:
+        raise ValueError(
+            f"The database does not answer ({error.__cause__ or error}). The runs' folders have everything; try again later."
+        ) from error
 
 
 def _remember(plan: Plan, folder: Path) -> None:
@@ -122,7 +142,7 @@ def _sqlite(folder: Path) -> str:
 
 
 def _reached(run_folder: Path) -> int:
-    if not run_folder.exists():
+    if not (run_folder / SETTINGS).exists():
         return -1
     record = read_record(run_folder)
     return int(record.steps[-1]) if len(record.steps) else 0

@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,11 +14,15 @@ from typing import Any
 import gymnasium as gym
 import yaml
 from rl_zoo3.utils import ALGOS
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design"}
 ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "overrides"}
 METHOD_KEYS = {"hyperparams", "overrides"}
 EVALUATION_KEYS = {"every", "episodes"}
+# Not ARS, which calls back in the middle of comparing agents.
+ALGORITHMS = sorted(name for name, algo in ALGOS.items() if issubclass(algo, (OnPolicyAlgorithm, OffPolicyAlgorithm)))
 DESIGNS = ("one-factor", "full")
 
 
@@ -109,6 +114,8 @@ def read_plan(path: Path | str) -> Plan:
 def _read_study(study: Any, path: Path) -> Plan:
     _check_keys("the study", study, STUDY_KEYS, required=("environments", "methods", "seeds"))
     gym_packages = study.get("gym_packages", [])
+    if not isinstance(gym_packages, list):
+        raise ValueError(f"gym_packages is {gym_packages!r}; a list of packages is needed")
     for package in gym_packages:
         _import(package)
     _check_keys("environments", study["environments"], None)
@@ -128,8 +135,7 @@ def _read_study(study: Any, path: Path) -> Plan:
     for env, options in study["environments"].items():
         # Seeds outside methods: a study that is cut short has the same seeds for every method.
         for seed, (method, entries) in itertools.product(_read_seeds(options.get("seeds", study["seeds"])), methods.items()):
-            entry, steps = entries[env], options.get("steps", entries[env].get("n_timesteps"))
-            _check_count(f"environments.{env}.steps", steps)
+            entry, steps = entries[env], _read_steps(env, method, options, entries[env])
             for option in grid:
                 _look_up(entry, option, f"grid.{option}", method, env)
             base = {option: _get(entry, option) for option in grid}
@@ -151,6 +157,9 @@ def _read_study(study: Any, path: Path) -> Plan:
                         gym_packages=tuple(gym_packages),
                     )
                 )
+    for key, count in Counter(run.key for run in runs).items():
+        if count > 1:
+            raise ValueError(f"{count} runs have the name {key!r}: a seed, a value or a name is there twice, or almost")
     resolved = {**study, "name": study.get("name", path.stem)}
     resolved["methods"] = {name: {"hyperparams": entries} for name, entries in methods.items()}
     resolved["environments"] = {
@@ -174,18 +183,32 @@ def _read_method(name: str, method: Any, environments: dict[str, Any], path: Pat
             entries = yaml.safe_load(file.read_text())
         except OSError as error:
             raise ValueError(f"{where}: {error.strerror}; the path is relative to the study's file") from error
+        except yaml.YAMLError as error:
+            raise ValueError(f"{where} is not YAML: {error}") from error
+    _check_keys(where, entries, None)
     result = {}
     for env in environments:
         if env not in entries:
-            known = [entry for entry, options in entries.items() if "policy_kwargs" in options]
+            known = [entry for entry, options in entries.items() if isinstance(options, dict) and "policy_kwargs" in options]
             raise ValueError(f"{where} has no entry for {env!r}; it has {known}")
-        result[env] = entries[env]
+        result[env] = _check_keys(f"{where}: {env}", entries[env], None)
         for source, options in ((f"methods.{name}", method), (f"environments.{env}", environments[env])):
             overrides = _check_keys(f"{source}.overrides", options.get("overrides", {}), None)
             for option in overrides:
                 _look_up(result[env], option, f"{source}.overrides.{option}", name, env)
             result[env] = _replace(result[env], overrides)
     return result
+
+
+def _read_steps(env: str, method: str, options: dict[str, Any], entry: dict[str, Any]) -> int:
+    if "steps" in options:
+        where, steps = f"environments.{env}.steps", options["steps"]
+    else:
+        where, steps = f"environments.{env} has no steps, and n_timesteps in the method {method!r}", entry.get("n_timesteps")
+        if isinstance(steps, float) and steps.is_integer():
+            steps = int(steps)  # the Zoo's files have 1e6
+    _check_count(where, steps)
+    return steps
 
 
 def _read_grid(grid: Any) -> dict[str, list[Any]]:
@@ -217,8 +240,8 @@ def _read_seeds(seeds: Any) -> list[int]:
 
 def _check_environment(env: str, options: Any) -> None:
     _check_keys(f"environments.{env}", options, ENVIRONMENT_KEYS, required=("algo",))
-    if options["algo"] not in ALGOS:
-        raise ValueError(f"environments.{env}.algo is {options['algo']!r}; allowed are {sorted(ALGOS)}")
+    if options["algo"] not in ALGORITHMS:
+        raise ValueError(f"environments.{env}.algo is {options['algo']!r}; allowed are {ALGORITHMS}")
     try:
         gym.spec(env)
     except gym.error.Error as error:

@@ -7,22 +7,36 @@ database is a convenience: everything in it can be made again from the study's f
 """
 
 import contextlib
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import Engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sb3_span.study.plan import Plan, Run
 
 HEARTBEAT, GRACE = 10, 60
+DISCARDED = "discarded"
 DATABASE_ERRORS = (StorageInternalError, SQLAlchemyError)
+CONNECT_ARGS: dict[str, dict[str, Any]] = {
+    "sqlite": {"timeout": 60},
+    # A server whose machine is gone does not even say so.
+    "postgresql": {
+        "connect_timeout": 10,
+        "keepalives_idle": 20,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 50_000,
+    },
+}
 LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE)
 T = TypeVar("T")
 
@@ -117,7 +131,8 @@ class Queue:
             self._storage.set_trial_intermediate_value(trial_id, step, mean_return)
 
     def complete(self, trial_id: int, mean_return: float) -> None:
-        self._finish(trial_id, TrialState.COMPLETE, mean_return)
+        # A value that is no number would make Optuna's tables unreadable: an agent that ended so is as bad as can be.
+        self._finish(trial_id, TrialState.COMPLETE, -math.inf if math.isnan(mean_return) else mean_return)
 
     def fail(self, trial_id: int, error: str) -> None:
         with contextlib.suppress(UpdateFinishedTrialError):
@@ -127,6 +142,13 @@ class Queue:
     def release(self, trial_id: int) -> None:
         """Put a run back."""
         self._finish(trial_id, TrialState.WAITING)
+
+    def discard(self, keys: Iterable[str]) -> None:
+        """Forget that these runs are done: their records are gone."""
+        trials = self._trials()
+        lost = [trial.number for key in keys for trial in trials.get(key, []) if trial.state == TrialState.COMPLETE]
+        if lost:
+            self._study.set_user_attr(DISCARDED, [*self._study.user_attrs.get(DISCARDED, []), *lost])
 
     def retry(self) -> list[Run]:
         """
@@ -147,8 +169,9 @@ class Queue:
 
     def _trials(self) -> dict[str, list[FrozenTrial]]:
         trials: dict[str, list[FrozenTrial]] = {}
+        discarded = self._study.user_attrs.get(DISCARDED, [])
         for trial in self._study.get_trials(deepcopy=False):
-            if "key" in trial.user_attrs:
+            if "key" in trial.user_attrs and trial.number not in discarded:
                 trials.setdefault(trial.user_attrs["key"], []).append(trial)
         return trials
 
@@ -179,18 +202,39 @@ def _error(trials: list[FrozenTrial]) -> str:
 
 
 def _open(url: str, heartbeat: int, grace: int) -> RDBStorage:
-    connect_args = {"timeout": 60} if url.startswith("sqlite") else {"connect_timeout": 10}
+    connect_args = next((options for start, options in CONNECT_ARGS.items() if url.startswith(start)), {})
     options = {"connect_args": connect_args, "pool_pre_ping": True}
     try:
         with _no_experimental_warning():
-            return _patiently(lambda: RDBStorage(url, options, heartbeat_interval=heartbeat, grace_period=grace))
+            opened = _patiently(lambda: RDBStorage(url, options, heartbeat_interval=heartbeat, grace_period=grace))
     except (ImportError, ArgumentError) as error:
         raise ValueError(
             f"--storage {url}: {error}. It is an address such as postgresql://user@host/database; "
             "PostgreSQL needs the package psycopg: pip install 'psycopg[binary]'."
         ) from error
     except DATABASE_ERRORS as error:
-        raise ValueError(f"--storage {url}: the database does not answer ({error.__cause__ or error}).") from error
+        shown = make_url(url).render_as_string(hide_password=True)
+        raise ValueError(f"--storage {shown}: the database does not answer ({error.__cause__ or error}).") from error
+    if url.startswith("sqlite"):
+        _lock_before_reading(opened.engine)
+    return opened
+
+
+def _lock_before_reading(engine: Engine) -> None:
+    """
+    Optuna reads a trial's state, with a lock, and then changes it. SQLite knows no such lock: two workers would both read
+    that a trial waits and both take it. So every transaction begins with the lock that writing needs.
+    """
+
+    @event.listens_for(engine, "connect")
+    def leave_transactions_to_us(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    engine.dispose()  # connections from before
 
 
 def _patiently(action: Callable[[], T]) -> T:

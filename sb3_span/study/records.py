@@ -74,13 +74,15 @@ def read_evaluations(folder: Path, n_episodes: int) -> list[list[float]]:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     rows: list[list[float]] = []
-    for number, line in enumerate(csv.reader(io.StringIO(text or "\n")), start=1):
+    lines = list(csv.reader(io.StringIO(text))) or [[]]
+    for number, line in enumerate(lines, start=1):
         try:
             if number == 1 and line != _header(n_episodes):
                 raise ValueError(f"{len(line)} columns where {n_episodes + 2} are needed")
             if number > 1:
                 rows.append([float(cell) for cell in line])
-            if len(line) != n_episodes + 2 or (len(rows) > 1 and rows[-1][0] <= rows[-2][0]):
+            is_cut = number == len(lines) and not text.endswith("\n")  # perhaps within a number
+            if is_cut or len(line) != n_episodes + 2 or (len(rows) > 1 and rows[-1][0] <= rows[-2][0]):
                 raise ValueError(f"the row is {','.join(line)!r}")
         except ValueError as error:
             raise ValueError(

@@ -119,6 +119,7 @@ def train(run: Run, folder: Path, watcher: Watcher | None = None) -> Record:
         record = read_record(folder)
         _check_settings(run, record, folder)
         if record.finished:
+            Checkpoints(folder).clear()  # in case it was killed just before
             return record
     manager = StudyManager(run)
     agent = manager.make_agent()

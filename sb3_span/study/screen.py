@@ -29,10 +29,10 @@ def watch(supervisor: Supervisor, console: Console) -> None:
     :param supervisor: The study's supervisor, not started yet
     :param console: Where to show it
     """
-    supervisor.start()
     view = _View(supervisor, console)
-    with Live(console=console, refresh_per_second=4, get_renderable=view.render, transient=True) as live:
-        live.auto_refresh = console.is_terminal
+    options = {"auto_refresh": console.is_terminal, "refresh_per_second": 4, "transient": True}
+    with Live(console=console, get_renderable=view.render, **options):  # type: ignore[arg-type]
+        supervisor.start()
         while supervisor.workers:
             try:
                 for news in supervisor.listen(timeout=0.5):
@@ -67,14 +67,15 @@ class _View:
         workers = Table.grid(padding=(0, 2), expand=True)
         for ratio in (3, 3, 2, 2):
             workers.add_column(ratio=ratio, no_wrap=True)
-        for worker in self._supervisor.workers:
-            if worker.run is None:
+        for worker in list(self._supervisor.workers):
+            run, mean_return = worker.run, worker.mean_return  # this is another thread than the one that changes them
+            if run is None:
                 workers.add_row(f"[dim]{worker.why_waiting}[/]")
                 continue
             bar = Progress(BarColumn(bar_width=None), expand=True)
-            bar.add_task("", total=worker.run.steps, completed=worker.step)
-            score = "" if worker.mean_return is None else f"return {worker.mean_return:.1f}"
-            workers.add_row(worker.run.key, bar, f"{worker.step:,} / {worker.run.steps:,}", score)
+            bar.add_task("", total=run.steps, completed=worker.step)
+            score = "" if mean_return is None else f"return {mean_return:.1f}"
+            workers.add_row(run.key, bar, f"{worker.step:,} / {run.steps:,}", score)
         elapsed = in_words(time.monotonic() - self._started)
         return Group(everything, workers, f"[dim]{elapsed} so far{self._left}[/]")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from sb3_span.study.plan import Plan, Run
 from sb3_span.study.queue import DATABASE_ERRORS, Queue
-from sb3_span.study.worker import work
+from sb3_span.study.worker import PAUSE, work
 
 MAX_DEATHS = 3
 _SPAWN = multiprocessing.get_context("spawn")
@@ -102,7 +102,12 @@ class Supervisor:
     def _start_worker(self) -> Worker:
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_main, args=(theirs, self.queue.opening, self.folder))
-        process.start()
+        # Ctrl-C reaches every process of a terminal. Only this one acts on it; a worker inherits that it does not.
+        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            process.start()
+        finally:
+            signal.signal(signal.SIGINT, previous)
         theirs.close()
         return Worker(process, ours)
 
@@ -116,6 +121,7 @@ class Supervisor:
         else:
             run = self._runs[details["key"]]
             if name == "started":
+                self._deaths[""] = 0
                 worker.run, worker.trial_id, worker.step, worker.mean_return = run, details["trial_id"], 0, None
             else:
                 worker.run, worker.trial_id, worker.why_waiting = None, -1, "looking for the next run"
@@ -155,7 +161,6 @@ def _how_it_died(exitcode: int | None) -> str:
 def _main(pipe: Connection, opening: tuple[Plan, str, int, int], folder: Path) -> None:
     """A worker's process."""
     stop = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which says what to do
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
     def listen() -> None:
@@ -170,5 +175,12 @@ def _main(pipe: Connection, opening: tuple[Plan, str, int, int], folder: Path) -
             stop.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    with Queue(*opening) as queue:
-        work(queue, folder, stop, tell)
+    while not stop.is_set():
+        try:
+            queue = Queue(*opening)
+        except ValueError as error:  # it could be opened before, so it will be again
+            tell("waiting", {"why": str(error)})
+            stop.wait(PAUSE)
+        else:
+            with queue:
+                return work(queue, folder, stop, tell)

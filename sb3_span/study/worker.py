@@ -60,7 +60,7 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
         except LostRun as error:
             tell("lost", {"key": run.key, "why": str(error)})
         except Exception as error:  # whatever it is, the rest of the study goes on
-            why = _describe(error)
+            why = _describe(error, folder)
             with contextlib.suppress(OSError):  # the disk may be full
                 write_text(folder / ERROR, traceback.format_exc())
             _insist(lambda: queue.fail(claim.trial_id, why), stop, tell)
@@ -120,7 +120,7 @@ def _heartbeat(queue: Queue, trial_id: int) -> Iterator[None]:
 
     def beat() -> None:
         while not done.wait(queue.heartbeat):
-            with contextlib.suppress(*DATABASE_ERRORS):
+            with contextlib.suppress(Exception):  # whatever it is, the next one may get through
                 queue.beat(trial_id)
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -150,7 +150,7 @@ def _no_answer(error: Exception) -> str:
     return f"the database does not answer ({error.__cause__ or error})"
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: Exception, folder: Path) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'a file of the run'}: {error.strerror}"
+        return f"{error.filename or folder}: {error.strerror}"
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

@@ -156,16 +156,45 @@ def test_a_damaged_checkpoint_is_named(tmp_path, damage):
         checkpoints.load(make_sac())
 
 
-def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
-    checkpoints = Checkpoints(tmp_path)
-    model = make_sac().learn(30, SaveAt(checkpoints, [30]))
+@pytest.mark.parametrize("writer", [(np, "savez"), (Path, "rename")], ids=["replay", "last"])
+def test_a_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch, writer):
+    """Also when the replay buffer has gone round since."""
+
+    class Full(SaveAt):
+        def _on_step(self):
+            if self.num_timesteps == 80:
+                monkeypatch.setattr(*writer, full_disk)
+            return super()._on_step()
 
     def full_disk(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    model.num_timesteps = 60
-    monkeypatch.setattr(np, "savez", full_disk)
+    checkpoints = Checkpoints(tmp_path)
     with pytest.raises(OSError, match="No space left"):
-        checkpoints.save(model)
-    assert checkpoints.latest().name == "checkpoint-000000000030"
-    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-000000000030", "replay"}
+        make_sac(buffer_size=25).learn(80, Full(checkpoints, [30, 50, 80]))
+    monkeypatch.undo()
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-000000000050", "replay"}
+    loaded, _ = checkpoints.load(make_sac(buffer_size=25))
+    assert loaded.num_timesteps == 49
+    # The run goes on from there, over what the failed one left behind.
+    loaded.learn(21, SaveAt(checkpoints, [70]), reset_num_timesteps=False)
+    again, _ = checkpoints.load(make_sac(buffer_size=25))
+    np.testing.assert_array_equal(again.replay_buffer.observations, loaded.replay_buffer.observations)
+
+
+def test_saved_twice_at_the_same_step(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    model = make_sac().learn(30, SaveAt(checkpoints, [30]))
+    checkpoints.save(model, reached=30)
+    assert checkpoints.load(make_sac())[0].num_timesteps == 29
+
+
+def test_rewards_normalised_alone(tmp_path):
+    def make():
+        env = VecNormalize(make_vec_env("CartPole-v1", n_envs=2, seed=0), norm_obs=False)
+        return PPO("SPANPolicy", env, n_steps=32, batch_size=32, seed=0, device="cpu")
+
+    checkpoints = Checkpoints(tmp_path)
+    model = make().learn(200, SaveAt(checkpoints, [100]))
+    loaded, _ = checkpoints.load(make())
+    assert loaded.env.ret_rms.var == model.env.ret_rms.var != 1

@@ -134,6 +134,7 @@ def test_the_database_is_only_a_convenience(start, tmp_path):
     assert start(*runs)
     before = {path: path.read_text() for path in folder.rglob("evaluations.csv")}
     (folder / "study.db").unlink()
+    assert start()
     shutil.rmtree(folder / "runs" / runs[1].key)
     assert start()
     assert_complete(folder, *runs)
@@ -237,6 +238,15 @@ def test_gathering_from_several_machines(tmp_path, capsys):
     assert_complete(together, *runs)
     main(["study", "gather", str(machines[0]), "--folder", str(together)])
     assert "0 runs gathered" in capsys.readouterr().out
+    # One that is damaged does not keep the others from being gathered.
+    path = machines[0] / "runs" / runs[0].key / "evaluations.csv"
+    path.write_text(path.read_text()[:-5])
+    shutil.rmtree(together / "runs" / runs[1].key)
+    with pytest.raises(SystemExit):
+        main(["study", "gather", *map(str, machines), "--folder", str(together)])
+    output = capsys.readouterr().out
+    assert "evaluations.csv, line 3: half written" in output and "1 left out" in output
+    assert_complete(together, *runs)
 
 
 def test_status(tmp_path, capsys):

@@ -49,6 +49,12 @@ def test_the_budget_of_the_hyperparameter_file_is_the_default(read):
     assert {run.steps for run in plan.runs} == {1_000_000}
 
 
+def test_the_budget_may_be_written_as_in_the_zoo(read):
+    method = {"hyperparams": {"CartPole-v1": {"policy": "MlpPolicy", "n_timesteps": 1e5}}}
+    plan = read({**SPAN_ONLY, "methods": {"mlp": method}, "environments": {"CartPole-v1": {"algo": "ppo"}}})
+    assert plan.runs[0].steps == 100_000
+
+
 def test_seeds_of_one_environment(read):
     environments = {"CartPole-v1": {"algo": "ppo"}, "Acrobot-v1": {"algo": "ppo", "seeds": [7]}}
     plan = read({**SPAN_ONLY, "environments": environments, "seeds": 3})
@@ -119,6 +125,11 @@ def test_the_resolved_study_stands_alone(read, tmp_path):
         ({"grid": {"span_arch.nmodes": 3}}, "a list of values is needed"),
         ({"design": "latin"}, "design is 'latin'"),
         ({"gym_packages": ["no_such_package"]}, "no_such_package"),
+        ({"gym_packages": None}, "gym_packages is None"),
+        ({"environments": {"CartPole-v1": {"algo": "ars"}}}, "algo is 'ars'"),
+        ({"seeds": [0, 1, 0]}, "2 runs have the name 'CartPole-v1__span__seed0'"),
+        ({"methods": {"span": {"hyperparams": {"CartPole-v1": None}}}}, "CartPole-v1 is None; a mapping is needed"),
+        ({"methods": {"span": {"hyperparams": {}}}}, "has no entry for 'CartPole-v1'"),
     ],
 )
 def test_mistakes_name_file_and_key(read, change, message):
@@ -127,12 +138,14 @@ def test_mistakes_name_file_and_key(read, change, message):
     assert "study.yml" in str(error.value)
 
 
-def test_a_file_that_is_missing_or_not_yaml(tmp_path):
+def test_a_file_that_is_missing_or_not_yaml(tmp_path, read):
     with pytest.raises(ValueError, match=r"gone.yml: No such file"):
         read_plan(tmp_path / "gone.yml")
     (tmp_path / "bad.yml").write_text("a: [1, 2")
     with pytest.raises(ValueError, match="is not YAML"):
         read_plan(tmp_path / "bad.yml")
+    with pytest.raises(ValueError, match=r"methods.span.hyperparams .*bad.yml.* is not YAML"):
+        read({**STUDY, "methods": {"span": {"hyperparams": str(tmp_path / "bad.yml")}}})
 
 
 def test_a_study_may_grow_but_not_change(read, tmp_path):

@@ -100,10 +100,12 @@ def start_and_claim(plan: Plan, storage: str, barrier, results) -> None:
     barrier.wait()
     with Queue(plan, storage) as queue:
         queue.refill()
+        barrier.wait()  # all have filled the queue, and now all take from it
         results.put([claim.run.key for claim in claim_everything(queue)])
 
 
-def test_machines_that_start_at_the_same_moment_run_nothing_twice(plan, storage, open_queue):
+def test_machines_that_start_at_the_same_moment_run_nothing_twice(storage, open_queue):
+    plan = make_plan(*(ppo_run(seed=seed) for seed in range(30)), name=uuid.uuid4().hex)
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(3), context.Queue()
     machines = [context.Process(target=start_and_claim, args=(plan, storage, barrier, results)) for _ in range(3)]
@@ -114,6 +116,25 @@ def test_machines_that_start_at_the_same_moment_run_nothing_twice(plan, storage,
         machine.join()
     assert sorted(claims) == sorted(run.key for run in plan.runs)
     assert {state.name for state in open_queue(plan).states().values()} == {"running"}
+
+
+def test_a_return_that_is_no_number_does_not_spoil_the_queue(plan, open_queue):
+    queue = open_queue(plan)
+    queue.refill()
+    claim = queue.claim()
+    queue.report(claim.trial_id, 200, float("nan"))
+    queue.complete(claim.trial_id, float("nan"))
+    assert open_queue(plan).states()[claim.run.key].name == "done"
+
+
+def test_a_run_whose_record_is_gone_waits_again(plan, open_queue):
+    queue = open_queue(plan)
+    queue.refill()
+    claim = queue.claim()
+    queue.complete(claim.trial_id, 1.0)
+    queue.discard([claim.run.key])
+    queue.refill()
+    assert queue.claim().run == claim.run
 
 
 def test_a_study_of_the_same_name_with_other_settings(plan, open_queue):

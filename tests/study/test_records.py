@@ -43,6 +43,7 @@ def test_a_run_is_finished_with_its_last_evaluation(folder):
     ("damage", "line"),
     [
         (lambda text: text[:-7], 3),  # the end is missing
+        (lambda text: text[:-2], 3),  # within a number: 50 for 500
         (lambda text: text.replace("400,", "100,"), 3),  # out of order
         (lambda text: text.replace("20,", "twenty,"), 2),
         (lambda text: text.replace("return_1", "return_7"), 1),

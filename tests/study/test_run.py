@@ -129,7 +129,9 @@ def test_killed_while_it_evaluates(tmp_path, monkeypatch):
 
 def test_a_finished_run_is_not_trained_again(tmp_path):
     record = train(ppo_run(400), tmp_path)
+    (tmp_path / "checkpoint-000000000400").mkdir()  # killed before it could tidy up
     again = train(ppo_run(400), tmp_path, KillAt(0))
+    assert not (tmp_path / "checkpoint-000000000400").exists()
     np.testing.assert_array_equal(record.returns, again.returns)
 
 
