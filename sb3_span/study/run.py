@@ -20,6 +20,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_span.files import write_text, written_whole
 from sb3_span.machine import machine, versions
 from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
 from sb3_span.study.evaluation import OneEpisode, evaluate
@@ -32,8 +33,6 @@ from sb3_span.study.records import (
     read_evaluations,
     read_record,
     write_evaluations,
-    write_text,
-    written_whole,
 )
 
 OWNER = "owner.json"
