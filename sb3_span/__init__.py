@@ -1,13 +1,16 @@
 """SPAN, spline-based adaptive networks, for Stable-Baselines3."""
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 from sb3_span.nn import SPAN, SPANArch
 from sb3_span.policies import (
     ClippedMlpPolicy,
     SPANActorCriticPolicy,
+    SPANDQNPolicy,
     SPANFeaturesExtractor,
     SPANPolicy,
+    SPANTD3Policy,
     register_policies,
 )
 from sb3_span.version import __version__
@@ -17,10 +20,29 @@ __all__ = [
     "ClippedMlpPolicy",
     "SPANActorCriticPolicy",
     "SPANArch",
+    "SPANDQNPolicy",
     "SPANFeaturesExtractor",
     "SPANPolicy",
+    "SPANTD3Policy",
     "__version__",
 ]
+
+if TYPE_CHECKING:
+    from sb3_span.policies.contrib import SPANMaskableActorCriticPolicy as SPANMaskableActorCriticPolicy
+    from sb3_span.policies.contrib import SPANQRDQNPolicy as SPANQRDQNPolicy
+    from sb3_span.policies.contrib import SPANRecurrentActorCriticPolicy as SPANRecurrentActorCriticPolicy
+    from sb3_span.policies.contrib import SPANTQCPolicy as SPANTQCPolicy
+else:
+    CONTRIB = ("SPANMaskableActorCriticPolicy", "SPANQRDQNPolicy", "SPANRecurrentActorCriticPolicy", "SPANTQCPolicy")
+
+    def __getattr__(name: str) -> Any:
+        """The policies for sb3-contrib; asking for one is an error only where that is not installed."""
+        if name not in CONTRIB:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from sb3_span.policies import contrib
+
+        return getattr(contrib, name)
+
 
 register_policies()
 

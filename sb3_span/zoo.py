@@ -20,8 +20,9 @@ from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 
+from sb3_span.policies.clipping import GradientClipping
 from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
-from sb3_span.policies.registry import ALIAS, is_supported
+from sb3_span.policies.registry import ALIAS, policy_for
 
 
 def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any) -> BaseAlgorithm:
@@ -105,28 +106,25 @@ def _policy_kwargs(hyperparams: dict[str, Any], span_arch: dict[str, Any], **mor
     return {**hyperparams, "policy_kwargs": {**kept, "span_arch": span_arch, **more}}
 
 
-def _make_sampler(algo: str, zoo_sampler: Sampler) -> Sampler:
+def _make_sampler(zoo_sampler: Sampler, clips: bool) -> Sampler:
     def sample(trial: optuna.Trial, n_actions: int, n_envs: int, additional_args: dict) -> dict[str, Any]:
         if not _searches_span(trial):
             return zoo_sampler(trial, n_actions, n_envs, additional_args)
         hyperparams = zoo_sampler(_TrialWithoutMLP(trial), n_actions, n_envs, additional_args)
         span_arch = suggest_span_arch(trial)
-        if ALGOS[algo] is SAC:
-            return _policy_kwargs(
-                hyperparams, span_arch, max_grad_norm=trial.suggest_float("max_grad_norm", 0.5, 20, log=True)
-            )
-        return _policy_kwargs(hyperparams, span_arch)
+        more = {"max_grad_norm": trial.suggest_float("max_grad_norm", 0.5, 20, log=True)} if clips else {}
+        return _policy_kwargs(hyperparams, span_arch, **more)
 
     return sample
 
 
-def _make_converter(algo: str, zoo_converter: Converter) -> Converter:
+def _make_converter(zoo_converter: Converter, clips: bool) -> Converter:
     def convert(params: dict[str, Any]) -> dict[str, Any]:
         if "nmodes" not in params:
             return zoo_converter(params)
         params = dict(params)
         span_arch: dict[str, Any] = {key: params.pop(key) for key in SPAN_PARAMS if key in params}
-        more = {"max_grad_norm": params.pop("max_grad_norm")} if ALGOS[algo] is SAC else {}
+        more = {"max_grad_norm": params.pop("max_grad_norm")} if clips else {}
         # The Zoo's converter insists on an MLP; what it makes of these is dropped.
         return _policy_kwargs(zoo_converter({**params, "net_arch": "small", "activation_fn": "relu"}), span_arch, **more)
 
@@ -135,9 +133,11 @@ def _make_converter(algo: str, zoo_converter: Converter) -> Converter:
 
 def _extend(samplers: dict[str, Sampler], converters: dict[str, Converter]) -> None:
     for algo in samplers:
-        if is_supported(ALGOS[algo]):
-            samplers[algo] = _make_sampler(algo, samplers[algo])
-            converters[algo] = _make_converter(algo, converters[algo])
+        policy = policy_for(ALGOS[algo])
+        if policy is not None:
+            clips = issubclass(policy, GradientClipping)  # the others' max_grad_norm is the algorithm's
+            samplers[algo] = _make_sampler(samplers[algo], clips)
+            converters[algo] = _make_converter(converters[algo], clips)
 
 
 _extend(HYPERPARAMS_SAMPLER, HYPERPARAMS_CONVERTER)  # type: ignore[arg-type]

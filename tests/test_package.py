@@ -13,7 +13,6 @@ import sb3_span
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = [
-    "sb3_contrib",
     "rl_zoo3",
     "optuna",
     "mujoco",
@@ -39,6 +38,34 @@ def test_import_needs_and_loads_none_of_the_extras():
     script = "import sys, stable_baselines3; before = set(sys.modules); import sb3_span; "
     script += f"print(set({EXTRAS}) & set(sys.modules) - before)"
     assert run("-c", script).strip() == "set()"
+
+
+def test_works_without_sb3_contrib():
+    """Only asking for what is made for it is an error, which says what to install."""
+    script = """
+import sys
+sys.modules["sb3_contrib"] = None  # as if it were not installed
+from stable_baselines3 import A2C
+import sb3_span
+from sb3_span import *
+A2C("SPANPolicy", "CartPole-v1")
+for name in ("SPANMaskableActorCriticPolicy", "SPANQRDQNPolicy", "SPANRecurrentActorCriticPolicy", "SPANTQCPolicy"):
+    try:
+        exec(f"from sb3_span import {name}")
+    except ImportError as error:
+        print(error)
+print(hasattr(sb3_span, "SPANNoSuchPolicy"))
+"""
+    *errors, last = run("-c", script).strip().splitlines()
+    assert len(errors) == 4
+    assert all("need sb3-contrib" in error and "pip install 'sb3_span[contrib]'" in error for error in errors)
+    assert last == "False"
+
+
+@pytest.mark.parametrize("first, second", [("sb3_span", "sb3_contrib"), ("sb3_contrib", "sb3_span")])
+def test_algorithms_of_sb3_contrib_know_the_alias_in_any_order(first, second):
+    script = f"import {first}, {second}; print(sb3_contrib.TQC.policy_aliases['SPANPolicy'] is sb3_span.SPANTQCPolicy)"
+    assert run("-c", script).strip() == "True"
 
 
 def test_nn_imports_torch_only():

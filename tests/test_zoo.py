@@ -8,6 +8,9 @@ from pathlib import Path
 import optuna
 import pytest
 
+from sb3_span.policies.clipping import GradientClipping
+from sb3_span.policies.options import SPANOptions
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -77,22 +80,35 @@ def test_search(conf, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # the Zoo's search draws such sizes
 @pytest.mark.parametrize("conf", ["span", "mlp"])
-@pytest.mark.parametrize("algo", ["ppo", "a2c", "sac"])
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "trpo", "ppo_lstm", "sac", "td3", "ddpg", "tqc", "dqn", "qrdqn"])
 def test_what_a_search_draws_can_be_built(algo, conf):
     """The tables that the Zoo's search uses, without the training."""
     from rl_zoo3 import ALGOS
     from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 
-    import sb3_span.zoo
+    import sb3_span.zoo  # noqa: F401
 
-    policy = {"mlp": "MlpPolicy", "span": sb3_span.SPANPolicy if algo == "sac" else sb3_span.SPANActorCriticPolicy}[conf]
-    env = "Pendulum-v1"
+    cls = ALGOS[algo]
+    policy = cls.policy_aliases["SPANPolicy"]
+    if conf == "mlp":
+        policy = "MlpLstmPolicy" if algo == "ppo_lstm" else "MlpPolicy"
+    env = "CartPole-v1" if algo in ("dqn", "qrdqn") else "Pendulum-v1"
+    is_clipped = conf == "span" and issubclass(policy, GradientClipping)
+    assert is_clipped == (conf == "span" and algo in ("sac", "td3", "ddpg", "tqc"))
     for attribute in {str(policy), policy if conf == "mlp" else "SPANPolicy"}:
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
         study.set_user_attr("policy", attribute)
-        for _ in range(5):
+        for _ in range(3):
             trial = study.ask()
             hyperparams = HYPERPARAMS_SAMPLER[algo](trial, 1, 1, dict(using_her_replay_buffer=False, her_kwargs={}))
             assert_search_space(trial.params, conf)
-            assert HYPERPARAMS_CONVERTER[algo](trial.params) == hyperparams
-            ALGOS[algo](policy, env, device="cpu", **{**hyperparams, **({"buffer_size": 10} if algo == "sac" else {})})
+            assert ("max_grad_norm" in hyperparams["policy_kwargs"]) == is_clipped
+            converted = HYPERPARAMS_CONVERTER[algo](trial.params)
+            if algo in ("td3", "ddpg"):  # the Zoo makes the noise from its description later
+                del converted["noise_type"], converted["noise_std"]
+                assert converted == {key: value for key, value in hyperparams.items() if key != "action_noise"}
+            else:
+                assert converted == hyperparams
+            is_off_policy = hasattr(cls, "load_replay_buffer")
+            model = cls(policy, env, device="cpu", **hyperparams, **({"buffer_size": 10} if is_off_policy else {}))
+            assert isinstance(model.policy, SPANOptions) == (conf == "span")

@@ -1,4 +1,4 @@
-"""Gradient clipping for algorithms that have no such option: SAC clips nothing in SB3."""
+"""Gradient clipping for algorithms that have no such option: SAC, TD3, DDPG and TQC clip nothing in SB3."""
 
 import functools
 from numbers import Real

@@ -1,27 +1,29 @@
-"""SPAN for PPO, A2C and their kin."""
+"""SPAN for PPO, A2C, TRPO and their kin."""
 
-from stable_baselines3.common.policies import ActorCriticPolicy
+from typing import Any
+
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from torch import nn
 
 from sb3_span.nn import StackedLinear
 from sb3_span.policies.networks import SPANExtractor
 from sb3_span.policies.options import SPANOptions
+from sb3_span.policies.registry import trains_apart
 
 
-class SPANActorCriticPolicy(SPANOptions, ActorCriticPolicy):
-    """
-    Actor-critic policy with a SPAN network each for the actions and the value.
-
-    Takes every option of SB3's ``ActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and one more:
-
-    :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
-        dict each for ``pi`` and ``vf``
-    """
+class SPANOnPolicy(SPANOptions):
+    """Mixed into a policy of SB3, in front of it: a SPAN network each for the actions and the value."""
 
     span_roles = ("pi", "vf")
 
+    features_dim: int
+    mlp_extractor: Any
+
     def _build_mlp_extractor(self) -> None:
-        self.mlp_extractor = SPANExtractor(self.features_dim, self.archs["pi"], self.archs["vf"]).to(self.device)  # type: ignore[assignment]
+        self.mlp_extractor = self._make_extractor(self.features_dim, stacked=True)
+
+    def _make_extractor(self, features_dim: int, stacked: bool) -> SPANExtractor:
+        return SPANExtractor(features_dim, self.archs["pi"], self.archs["vf"], stacked).to(self.device)
 
     @staticmethod
     def init_weights(module: nn.Module, gain: float = 1) -> None:
@@ -29,4 +31,27 @@ class SPANActorCriticPolicy(SPANOptions, ActorCriticPolicy):
         if isinstance(module, StackedLinear):
             module.init_orthogonal(gain)
         else:
-            ActorCriticPolicy.init_weights(module, gain)
+            BasePolicy.init_weights(module, gain)
+
+
+class SPANActorCriticPolicy(SPANOnPolicy, ActorCriticPolicy):
+    """
+    Actor-critic policy with a SPAN network each for the actions and the value.
+
+    Takes every option of SB3's ``ActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
+
+    :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
+        dict each for ``pi`` and ``vf``
+    :param stacked: Whether the two, when they have one shape, share their parameters' tensors and are evaluated at once.
+        False is for algorithms that tell the actor's parameters from the critic's; None, the default, knows that TRPO does
+    """
+
+    def __init__(self, *args: Any, stacked: bool | None = None, **kwargs: Any) -> None:
+        self.stacked = not trains_apart(self) if stacked is None else stacked
+        super().__init__(*args, **kwargs)
+
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor = self._make_extractor(self.features_dim, self.stacked)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "stacked": self.stacked}

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPANArch
@@ -47,7 +48,6 @@ class SPANOptions(BasePolicy):
     """
 
     span_roles: ClassVar[tuple[str, ...]]
-    share_features_extractor: bool
 
     def __init__(
         self,
@@ -72,11 +72,28 @@ class SPANOptions(BasePolicy):
             )
         super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **kwargs)
 
+    def make_network(
+        self, network_class: type, role: str, kwargs: dict[str, Any], features_extractor: BaseFeaturesExtractor | None = None
+    ) -> Any:
+        """
+        One of the policy's networks, made as SB3 makes its own.
+
+        :param network_class: Takes ``span_arch`` and what SB3's network takes
+        :param role: Whose shape it has
+        :param kwargs: What SB3 would pass to its own network
+        :param features_extractor: The extractor that it shares with another network; None for one of its own
+        """
+        kwargs = {key: value for key, value in kwargs.items() if key not in MLP_OPTIONS}
+        return network_class(span_arch=self.archs[role], **self._update_features_extractor(kwargs, features_extractor)).to(
+            self.device
+        )
+
     def _get_constructor_parameters(self) -> dict[str, Any]:
         data = super()._get_constructor_parameters()
         for option in MLP_OPTIONS:
             del data[option]
         data["span_arch"] = {role: arch.to_dict() for role, arch in self.archs.items()}
         # SB3 leaves this out: an unshared policy would be loaded as a shared one and act differently.
-        data["share_features_extractor"] = self.share_features_extractor
+        if hasattr(self, "share_features_extractor"):  # DQN and QR-DQN have one network, which has nobody to share with
+            data["share_features_extractor"] = self.share_features_extractor
         return data

@@ -1,8 +1,9 @@
 """Which SPAN policy belongs to which algorithm."""
 
+import contextlib
 import sys
 
-from stable_baselines3 import A2C, PPO, SAC
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -10,39 +11,44 @@ from stable_baselines3.common.policies import BasePolicy
 ALIAS = "SPANPolicy"
 
 _policies: dict[type[BaseAlgorithm], type[BasePolicy]] = {}
+_train_apart: list[type[BaseAlgorithm]] = []
 
 
 def register_policies() -> None:
-    """Make the string ``"SPANPolicy"`` known to every supported algorithm."""
+    """Make the string ``"SPANPolicy"`` known to every supported algorithm, those of sb3-contrib if it is installed."""
+    from sb3_span.policies.dqn import SPANDQNPolicy
     from sb3_span.policies.on_policy import SPANActorCriticPolicy
     from sb3_span.policies.sac import SPANPolicy
+    from sb3_span.policies.td3 import SPANTD3Policy
 
     _policies.update({PPO: SPANActorCriticPolicy, A2C: SPANActorCriticPolicy, SAC: SPANPolicy})
+    _policies.update({TD3: SPANTD3Policy, DDPG: SPANTD3Policy, DQN: SPANDQNPolicy})
+    with contextlib.suppress(ImportError):
+        from sb3_span.policies.contrib import POLICIES, TRAIN_APART
+
+        _policies.update(POLICIES)
+        _train_apart.extend(TRAIN_APART)
     for algorithm, policy in _policies.items():
         algorithm.policy_aliases[ALIAS] = policy
 
 
-def is_supported(algorithm: type[BaseAlgorithm]) -> bool:
-    """Whether there is a SPAN policy for this algorithm."""
-    return any(cls in _policies for cls in algorithm.__mro__)
+def policy_for(algorithm: type[BaseAlgorithm]) -> type[BasePolicy] | None:
+    """The SPAN policy for an algorithm or a subclass of one; None if there is none."""
+    return next((_policies[cls] for cls in algorithm.__mro__ if cls in _policies), None)
 
 
 def check_algorithm(policy: BasePolicy) -> None:
     """
     Refuse a SPAN policy that is being built by an algorithm of another family, and name the right one.
 
-    SB3 does not tell a policy who builds it, and the mix-up would surface much later and far away,
-    so the caller is looked up on the stack.
-
     :param policy: A policy at the beginning of its ``__init__``
     """
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_locals.get("self") is policy:
-        frame = frame.f_back
-    algorithm = frame.f_locals.get("self")
-    if not isinstance(algorithm, BaseAlgorithm) or algorithm.policy_class is not type(policy):
+    algorithm = _builder(policy)
+    if algorithm is None:
         return
-    expected = _policy_for(type(algorithm))
+    expected = policy_for(type(algorithm))
+    if expected is None and isinstance(algorithm, OnPolicyAlgorithm):
+        expected = _policies[PPO]  # one that we do not know, a user's, is taken to be like PPO
     if expected is not None and isinstance(policy, expected):
         return
     name, given = type(algorithm).__name__, type(policy).__name__
@@ -56,7 +62,24 @@ def check_algorithm(policy: BasePolicy) -> None:
     raise ValueError(f"{name} was given {given}, which is for {users}. {advice}")
 
 
-def _policy_for(algorithm: type[BaseAlgorithm]) -> type[BasePolicy] | None:
-    known = next((_policies[cls] for cls in algorithm.__mro__ if cls in _policies), None)
-    # An on-policy algorithm that we do not know (one of sb3-contrib's, a user's) is taken to be like PPO.
-    return _policies[PPO] if known is None and issubclass(algorithm, OnPolicyAlgorithm) else known
+def trains_apart(policy: BasePolicy) -> bool:
+    """
+    Whether a policy is being built by an algorithm that tells the actor's parameters from the critic's.
+
+    :param policy: A policy at the beginning of its ``__init__``
+    """
+    return isinstance(_builder(policy), tuple(_train_apart))
+
+
+def _builder(policy: BasePolicy) -> BaseAlgorithm | None:
+    """
+    The algorithm that is building a policy; None for a policy that is built by hand.
+
+    SB3 does not tell a policy who builds it. A mix-up would surface much later and far away, so the caller is looked up on
+    the stack, past this function's caller and the policy's own ``__init__``.
+    """
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_locals.get("self") is policy:
+        frame = frame.f_back
+    algorithm = frame.f_locals.get("self")
+    return algorithm if isinstance(algorithm, BaseAlgorithm) and algorithm.policy_class is type(policy) else None

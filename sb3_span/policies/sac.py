@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.sac.policies import SACPolicy
 
 from sb3_span.policies.clipping import GradientClipping
-from sb3_span.policies.networks import SPANActor, SPANCritic
-from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
+from sb3_span.policies.networks import SPANActor
+from sb3_span.policies.off_policy import SPANOffPolicy
 
 
-class SPANPolicy(SPANOptions, GradientClipping, SACPolicy):
+class SPANPolicy(SPANOffPolicy, SACPolicy):
     """
     SAC's policy with SPAN networks: one for the actor, one stack for all critics.
 
@@ -22,15 +21,7 @@ class SPANPolicy(SPANOptions, GradientClipping, SACPolicy):
         None, the default, does not clip
     """
 
-    span_roles = ("pi", "qf")
-
-    def make_actor(self, features_extractor: BaseFeaturesExtractor | None = None) -> SPANActor:
-        kwargs = self._update_features_extractor(_without_mlp_options(self.actor_kwargs), features_extractor)
-        return SPANActor(span_arch=self.archs["pi"], **kwargs).to(self.device)
-
-    def make_critic(self, features_extractor: BaseFeaturesExtractor | None = None) -> SPANCritic:
-        kwargs = self._update_features_extractor(_without_mlp_options(self.critic_kwargs), features_extractor)
-        return SPANCritic(span_arch=self.archs["qf"], **kwargs).to(self.device)
+    actor_class = SPANActor
 
 
 class ClippedMlpPolicy(GradientClipping, SACPolicy):
@@ -44,7 +35,3 @@ class ClippedMlpPolicy(GradientClipping, SACPolicy):
     def _get_constructor_parameters(self) -> dict[str, Any]:
         # SB3 leaves this out.
         return {**super()._get_constructor_parameters(), "share_features_extractor": self.share_features_extractor}
-
-
-def _without_mlp_options(kwargs: dict) -> dict:
-    return {key: value for key, value in kwargs.items() if key not in MLP_OPTIONS}

@@ -39,6 +39,55 @@ class RandomEnv(gym.Env):
     def step(self, action):
         return self.observation_space.sample(), float(np.mean(action)), bool(self.np_random.random() < 0.1), False, {}
 
+    def action_masks(self) -> np.ndarray:
+        """For MaskablePPO: one of the choices, another in every step, is not allowed."""
+        space = self.action_space
+        if isinstance(space, spaces.MultiBinary):
+            choices = [2] * space.n
+        else:
+            choices = [space.n] if isinstance(space, spaces.Discrete) else list(space.nvec)
+        mask = np.ones(sum(choices), dtype=bool)
+        mask[self.np_random.integers(len(mask))] = False
+        return mask
+
+
+class TrackEnv(gym.Env):
+    """The action should be what is observed; the return of an episode of 10 steps is 0 at best."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = -float(np.square(action - self.wanted).sum())
+        return self._observe(), reward, False, self.steps == 10, {}
+
+    def _observe(self) -> np.ndarray:
+        self.wanted = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.wanted
+
+
+class RecallEnv(gym.Env):
+    """What is shown at first has to be repeated two steps later, when it is shown no more: it takes a memory."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.cue = 0, int(self.np_random.integers(2))
+        return np.array([2 * self.cue - 1], np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        is_over = self.steps == 3
+        return np.zeros(1, np.float32), float(is_over and action == self.cue), is_over, False, {}
+
 
 def make(observations: str, actions: str = "box") -> RandomEnv:
     return RandomEnv(OBSERVATIONS[observations], ACTIONS[actions])

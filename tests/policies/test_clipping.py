@@ -5,11 +5,13 @@ import pickle
 
 import pytest
 import torch as th
-from stable_baselines3 import SAC
+from sb3_contrib import TQC
+from stable_baselines3 import DDPG, SAC, TD3
 
-from sb3_span import ClippedMlpPolicy, SPANPolicy
+from sb3_span import ClippedMlpPolicy
 from sb3_span.policies.clipping import clipped
 from tests.policies.envs import make
+from tests.policies.models import name
 
 
 @pytest.mark.parametrize("optimizer_class", [th.optim.SGD, th.optim.Adam, th.optim.AdamW])
@@ -33,11 +35,15 @@ def test_a_copy_still_clips(duplicate):
     th.testing.assert_close(param.data, th.tensor([1 - 0.6, 1 - 0.8]))
 
 
-@pytest.mark.parametrize("policy", [SPANPolicy, ClippedMlpPolicy])
-def test_sac_is_clipped_also_after_loading(policy, tmp_path):
-    kwargs = dict(learning_starts=8, batch_size=8, buffer_size=100)
+@pytest.mark.parametrize(
+    "algo, policy",
+    [(SAC, "SPANPolicy"), (SAC, ClippedMlpPolicy), (TD3, "SPANPolicy"), (DDPG, "SPANPolicy"), (TQC, "SPANPolicy")],
+    ids=name,
+)
+def test_steps_are_clipped_also_after_loading(algo, policy, tmp_path):
+    kwargs = dict(learning_starts=8, batch_size=8, buffer_size=100, **({"policy_delay": 1} if algo is TD3 else {}))
     optimizer = dict(optimizer_class=th.optim.SGD, max_grad_norm=1e-3)
-    model = SAC(policy, make("vector"), learning_rate=1.0, seed=0, policy_kwargs=optimizer, **kwargs)
+    model = algo(policy, make("vector"), learning_rate=1.0, seed=0, policy_kwargs=optimizer, **kwargs)
     model.learn(8)
     for _ in range(2):
         for network in (model.actor, model.critic):
@@ -47,7 +53,7 @@ def test_sac_is_clipped_also_after_loading(policy, tmp_path):
             assert 0 < ((network.parameters_to_vector() - before) ** 2).sum() ** 0.5 <= 1.001e-3
         model.save(tmp_path / "model")
         model.save_replay_buffer(tmp_path / "buffer")
-        model = SAC.load(tmp_path / "model", env=model.get_env())
+        model = algo.load(tmp_path / "model", env=model.get_env())
         model.load_replay_buffer(tmp_path / "buffer")
         model.learn(1, reset_num_timesteps=False)
 

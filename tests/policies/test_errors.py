@@ -1,11 +1,23 @@
 """A wrong call is told what came in, what is allowed and what to do."""
 
 import pytest
+from sb3_contrib import QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 
-from sb3_span import ClippedMlpPolicy, SPANActorCriticPolicy, SPANFeaturesExtractor, SPANPolicy
+from sb3_span import (
+    ClippedMlpPolicy,
+    SPANActorCriticPolicy,
+    SPANDQNPolicy,
+    SPANFeaturesExtractor,
+    SPANPolicy,
+    SPANQRDQNPolicy,
+    SPANRecurrentActorCriticPolicy,
+    SPANTD3Policy,
+    SPANTQCPolicy,
+)
 from tests.policies.envs import make
+from tests.policies.models import ALGORITHMS, POLICIES, action_spaces, make_model, name
 
 
 @pytest.mark.parametrize(
@@ -13,32 +25,40 @@ from tests.policies.envs import make
     [
         (dict(span_arch=dict(modes=3)), r"unknown key 'modes'; allowed are"),
         (dict(span_arch=dict(nmodes=0)), r"span_arch\['nmodes'\] is 0; it must be an integer of at least 1"),
-        (dict(span_arch=dict(pi=dict(nmodes=1.5))), r"In span_arch\['pi'\]: span_arch\['nmodes'\] is 1.5"),
         (dict(span_arch=dict(degree=1)), r"degree'\] is 1; the kernel basis is quadratic"),
-        (dict(span_arch=dict(pi={}, nmodes=3)), r"span_arch has the key 'nmodes'; the networks here are \['pi', '.f'\]"),
-        (dict(span_arch=dict(actor=dict(nmodes=3))), r"span_arch has the key 'actor'; the networks here are \['pi', '.f'\]"),
+        (dict(span_arch=dict(actor=dict(nmodes=3))), r"span_arch has the key 'actor'; the networks here are \[.*'.f'\]"),
         (dict(net_arch=[64, 64]), r"got net_arch=\[64, 64\], .* Pass span_arch=dict\(nmodes=..., nelems=...\) instead"),
         (dict(activation_fn=None), r"got activation_fn=None, which shapes an MLP"),
     ],
 )
-@pytest.mark.parametrize("algo", [PPO, SAC])
+@pytest.mark.parametrize("algo", ALGORITHMS, ids=name)
 def test_wrong_options(algo, policy_kwargs, message):
     with pytest.raises(ValueError, match=message):
-        algo("SPANPolicy", make("vector"), policy_kwargs=policy_kwargs)
+        algo("SPANPolicy", make("vector", action_spaces(algo)[0]), policy_kwargs=policy_kwargs)
 
 
-def test_role_of_another_algorithm():
-    with pytest.raises(ValueError, match=r"key 'qf'; the networks here are \['pi', 'vf'\].*span_arch=dict\(pi=.*, vf="):
-        PPO("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=dict(qf=dict(nmodes=3))))
-    with pytest.raises(ValueError, match=r"key 'vf'; the networks here are \['pi', 'qf'\]"):
-        SAC("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=dict(vf=dict(nmodes=3))))
+@pytest.mark.parametrize(
+    "algo, span_arch, message",
+    [
+        (PPO, dict(qf=dict(nmodes=3)), r"key 'qf'; the networks here are \['pi', 'vf'\].*span_arch=dict\(pi=.*, vf="),
+        (SAC, dict(vf=dict(nmodes=3)), r"key 'vf'; the networks here are \['pi', 'qf'\]"),
+        (DQN, dict(pi=dict(nmodes=3)), r"key 'pi'; the networks here are \['qf'\].*span_arch=dict\(qf=dict\(nmodes=10\)\)"),
+        (PPO, dict(pi={}, nmodes=3), r"key 'nmodes'; the networks here are \['pi', 'vf'\]"),
+        (TD3, dict(pi=dict(nmodes=1.5)), r"In span_arch\['pi'\]: span_arch\['nmodes'\] is 1.5"),
+    ],
+)
+def test_wrong_shape_by_role(algo, span_arch, message):
+    with pytest.raises(ValueError, match=message):
+        algo("SPANPolicy", make("vector", action_spaces(algo)[0]), policy_kwargs=dict(span_arch=span_arch))
 
 
 @pytest.mark.parametrize("max_grad_norm", [0, -1.0, "10", True, float("nan")])
-@pytest.mark.parametrize("policy", [SPANPolicy, ClippedMlpPolicy])
-def test_wrong_max_grad_norm(policy, max_grad_norm):
+@pytest.mark.parametrize(
+    "algo, policy", [(SAC, SPANPolicy), (SAC, ClippedMlpPolicy), (TD3, SPANTD3Policy), (TQC, SPANTQCPolicy)], ids=name
+)
+def test_wrong_max_grad_norm(algo, policy, max_grad_norm):
     with pytest.raises(ValueError, match=r"max_grad_norm is .*; it must be a positive number, or None .* Try 10.0"):
-        SAC(policy, make("vector"), policy_kwargs=dict(max_grad_norm=max_grad_norm))
+        algo(policy, make("vector"), policy_kwargs=dict(max_grad_norm=max_grad_norm))
 
 
 def test_features_extractor():
@@ -58,24 +78,43 @@ class MyPolicy(SPANPolicy):
     "algo, policy, right",
     [
         (PPO, SPANPolicy, "SPANActorCriticPolicy"),
+        (PPO, SPANRecurrentActorCriticPolicy, "SPANActorCriticPolicy"),
         (A2C, SPANPolicy, "SPANActorCriticPolicy"),
         (MyPPO, MyPolicy, "SPANActorCriticPolicy"),
+        (TRPO, SPANTQCPolicy, "SPANActorCriticPolicy"),
+        (MaskablePPO, SPANActorCriticPolicy, "SPANMaskableActorCriticPolicy"),
+        (RecurrentPPO, SPANActorCriticPolicy, "SPANRecurrentActorCriticPolicy"),
         (SAC, SPANActorCriticPolicy, "SPANPolicy"),
+        (SAC, SPANTQCPolicy, "SPANPolicy"),
+        (TD3, SPANPolicy, "SPANTD3Policy"),
+        (DDPG, SPANActorCriticPolicy, "SPANTD3Policy"),
+        (TQC, SPANPolicy, "SPANTQCPolicy"),
+        (DQN, SPANQRDQNPolicy, "SPANDQNPolicy"),
+        (QRDQN, SPANDQNPolicy, "SPANQRDQNPolicy"),
     ],
+    ids=name,
 )
 def test_wrong_class_for_the_algorithm(algo, policy, right):
-    name = algo.__name__
+    env = make("vector", "box" if algo is MyPPO else action_spaces(algo)[0])
+    algorithm = algo.__name__
     with pytest.raises(
-        ValueError, match=rf'{name} was given {policy.__name__}, .* Use {name}\({right}, env\), .*\("SPANPolicy", env'
+        ValueError,
+        match=rf'{algorithm} was given {policy.__name__}, .* Use {algorithm}\({right}, env\), .*\("SPANPolicy", env',
     ):
-        algo(policy, make("vector"))
-
-
-@pytest.mark.parametrize("algo, policy", [(TD3, SPANPolicy), (DDPG, SPANActorCriticPolicy), (DQN, SPANPolicy)])
-def test_algorithm_without_a_span_policy(algo, policy):
-    env = make("vector", "discrete" if algo is DQN else "box")
-    with pytest.raises(ValueError, match=rf"There is no SPAN policy for {algo.__name__}: .*=SPANFeaturesExtractor"):
         algo(policy, env)
+
+
+def test_wrong_class_names_those_it_is_for():
+    with pytest.raises(ValueError, match=r"SPANTD3Policy, which is for TD3, DDPG\."):
+        SAC(SPANTD3Policy, make("vector"))
+    with pytest.raises(ValueError, match=r"SPANActorCriticPolicy, which is for PPO, A2C, TRPO\."):
+        SAC(SPANActorCriticPolicy, make("vector"))
+
+
+@pytest.mark.parametrize("policy", [SPANPolicy, SPANActorCriticPolicy], ids=name)
+def test_algorithm_without_a_span_policy(policy):
+    with pytest.raises(ValueError, match=r"There is no SPAN policy for CrossQ: .*=SPANFeaturesExtractor"):
+        CrossQ(policy, make("vector"))
 
 
 class Teaching(SAC):
@@ -98,3 +137,6 @@ def test_right_class_is_never_refused():
     SAC(MyPolicy, make("vector"), buffer_size=100).learn(2, callback=BuildPolicy())
     Teaching("SPANPolicy", make("vector"), buffer_size=100)
     MyPPO("SPANPolicy", make("vector"), n_steps=8, batch_size=8)
+    for algo, policy in POLICIES.items():
+        subclass = type(f"My{policy.__name__}", (policy,), {})
+        make_model(algo, make("vector", action_spaces(algo)[0]), policy=subclass, learn=False)

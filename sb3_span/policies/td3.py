@@ -1,0 +1,21 @@
+"""SPAN for TD3 and DDPG."""
+
+from stable_baselines3.td3.policies import TD3Policy
+
+from sb3_span.policies.networks import SPANTD3Actor
+from sb3_span.policies.off_policy import SPANOffPolicy
+
+
+class SPANTD3Policy(SPANOffPolicy, TD3Policy):
+    """
+    The policy of TD3 and DDPG with SPAN networks: one for the actor, one stack for all critics, and a target of each.
+
+    Takes every option of SB3's ``TD3Policy`` except ``net_arch`` and ``activation_fn``, and two more:
+
+    :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
+        dict each for ``pi`` and ``qf``
+    :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
+        None, the default, does not clip
+    """
+
+    actor_class = SPANTD3Actor
