@@ -1,10 +1,12 @@
 """Observations to check an export with: what the environment shows, and what it might."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.preprocessing import is_image_space, maybe_transpose
 
 from sb3_span.deploy.policy import DeterministicPolicy, Normalization, Observation
@@ -12,11 +14,12 @@ from sb3_span.deploy.policy import DeterministicPolicy, Normalization, Observati
 TOTAL = 10_000
 RECORDED = TOTAL // 2
 BATCH = 1_000
+ENVIRONMENTS = 10
 # Where a space has no bounds. A bound this large is none: it only says what a float can hold.
 UNBOUNDED, LARGE = 10.0, 1e30
 
 
-def make_observations(policy: DeterministicPolicy, env: gym.Env | None, seed: int = 0) -> tuple[list[Observation], int]:
+def make_observations(policy: DeterministicPolicy, env: EnvSpec | str | None, seed: int = 0) -> tuple[list[Observation], int]:
     """
     :param policy: Whose observations
     :param env: The environment to record half of them from; None for random ones only
@@ -24,7 +27,14 @@ def make_observations(policy: DeterministicPolicy, env: gym.Env | None, seed: in
     :return: Batches of observations, and how many of them are recorded
     """
     rng = np.random.default_rng(seed)
-    recorded = [] if env is None else list(_record(policy, env, rng))
+    recorded: list[Observation] = []
+    if env is not None:
+        envs = [gym.make(env) for _ in range(ENVIRONMENTS)]
+        try:
+            recorded = list(_record(policy, envs, rng))
+        finally:
+            for one in envs:
+                one.close()
     n_recorded = BATCH * len(recorded)
     drawn = [_draw(policy, BATCH, rng) for _ in range((TOTAL - n_recorded) // BATCH)]
     drawn[0] = _with_ends(policy, drawn[0])
@@ -38,24 +48,24 @@ def float32(observation: Observation) -> Observation:
     return observation.astype(np.float32) if observation.dtype.kind == "f" else observation
 
 
-def _record(policy: DeterministicPolicy, env: gym.Env, rng: np.random.Generator) -> Iterator[Observation]:
-    """Batches from episodes in which the policy acts, and every other step's action is random in every other episode."""
-    env.action_space.seed(int(rng.integers(2**31)))
-    observation, _ = env.reset(seed=int(rng.integers(2**31)))
-    wanders = False
+def _record(policy: DeterministicPolicy, envs: list[gym.Env], rng: np.random.Generator) -> Iterator[Observation]:
+    """Batches from episodes in which the policy acts; every other environment gets a random action every other time."""
+    seen = []
+    for env in envs:
+        env.action_space.seed(int(rng.integers(2**31)))
+        seen.append(_as_seen(env.reset(seed=int(rng.integers(2**31)))[0], policy.observation_space))
     for _ in range(RECORDED // BATCH):
-        batch = []
-        for _ in range(BATCH):
-            shown = _as_seen(observation, policy.observation_space)
-            batch.append(shown)
-            action = policy.predict(_stack([shown]))[0]
-            if wanders and rng.random() < 0.5:
-                action = env.action_space.sample()
-            observation, _, terminated, truncated, _ = env.step(action)
-            if terminated or truncated:
-                observation, _ = env.reset()
-                wanders = not wanders
-        yield float32(_stack(batch))
+        steps = []
+        for _ in range(BATCH // len(envs)):
+            steps.append(_join(seen, np.stack))
+            actions = policy.predict(steps[-1])
+            for i, env in enumerate(envs):
+                action = env.action_space.sample() if i % 2 and rng.random() < 0.5 else actions[i]
+                observation, _, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    observation, _ = env.reset()
+                seen[i] = _as_seen(observation, policy.observation_space)
+        yield float32(_join(steps, np.concatenate))
 
 
 def _as_seen(observation: Observation, space: spaces.Space) -> Observation:
@@ -65,11 +75,11 @@ def _as_seen(observation: Observation, space: spaces.Space) -> Observation:
     return maybe_transpose(np.asarray(observation), space) if is_image_space(space) else np.asarray(observation)
 
 
-def _stack(observations: list[Observation]) -> Observation:
+def _join(observations: list[Observation], how: Callable[[list[Any]], np.ndarray]) -> Observation:
     first = observations[0]
     if isinstance(first, dict):
-        return {key: np.stack([observation[key] for observation in observations]) for key in first}
-    return np.stack(observations)  # type: ignore[arg-type]
+        return {key: how([observation[key] for observation in observations]) for key in first}
+    return how(observations)
 
 
 def _draw(policy: DeterministicPolicy, n: int, rng: np.random.Generator) -> Observation:

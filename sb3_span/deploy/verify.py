@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import gymnasium as gym
 import numpy as np
 import torch as th
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from sb3_span.deploy.observations import make_observations
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
@@ -43,7 +43,7 @@ class Verification:
 
 
 def verify(
-    policy: DeterministicPolicy, act: Callable[[Observation], np.ndarray], env: gym.Env | None, what: str
+    policy: DeterministicPolicy, act: Callable[[Observation], np.ndarray], env: EnvSpec | str | None, what: str
 ) -> Verification:
     """
     :param policy: The policy as it was exported
