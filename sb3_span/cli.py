@@ -25,6 +25,25 @@ def main(arguments: list[str] | None = None) -> None:
     report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
     report.set_defaults(run=_report)
 
+    export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
+    export.add_argument(
+        "model",
+        type=Path,
+        nargs="?",
+        help="a model's zip, or its folder (Zoo, study); loading it can run code: trusted files only",
+    )
+    export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
+    export.add_argument("--output", type=Path, required=True, help="folder for the result")
+    export.add_argument(
+        "--vecnormalize", type=Path, help="VecNormalize's file; default: the one in the Zoo's or study's folder"
+    )
+    export.add_argument("--env", help="environment to check the result with; default: the Zoo's or study's")
+    export.add_argument("--report", action="store_true", help="no model: what SPAN and MLP need on a small device, as a table")
+    export.add_argument(
+        "--hyperparams", type=Path, default=Path("hyperparams"), help="for --report: where span.yml and mlp.yml are"
+    )
+    export.set_defaults(run=_export)
+
     args = parser.parse_args(arguments)
     try:
         args.run(args)
@@ -94,6 +113,19 @@ def _report(args: argparse.Namespace) -> None:
     from sb3_span.report.command import write_report
 
     write_report(args.folder)
+
+
+def _export(args: argparse.Namespace) -> None:
+    if (args.model is None) != args.report:
+        raise ValueError("Name a model to export, or --report, which takes none; not both.")
+    if args.report:
+        from sb3_span.deploy.report import write_device_report
+
+        write_device_report(args.output, args.hyperparams)
+    else:
+        from sb3_span.deploy.command import export_model
+
+        export_model(args.model, args.format, args.output, args.vecnormalize, args.env)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from sb3_span.deploy.c_header import action_type, observation_type, size, write_header
 from sb3_span.deploy.c_parts import needed_parts
-from sb3_span.deploy.layers import Affine, Layer, LayerNorm, Linear, OneHot, Pointwise, Splines, read_layers
+from sb3_span.deploy.layers import Affine, Layer, LayerNorm, Linear, OneHot, Splines, read_layers
 from sb3_span.deploy.policy import DeterministicPolicy
 
 WIDTH = 120
@@ -22,7 +22,9 @@ def write_c(policy: DeterministicPolicy, check: str) -> dict[str, str]:
     """
     body = Body(policy)
     act = _act(policy, body)
-    n_stack = sum(body.buffers.values()) + body.most_taps + (0 if isinstance(policy.action_space, spaces.Box) else body.n_scores)
+    n_stack = (
+        sum(body.buffers.values()) + body.most_taps + (0 if isinstance(policy.action_space, spaces.Box) else body.n_scores)
+    )
     header = write_header(policy, "; ".join(body.summary), body.n_constants, n_stack, body.n_scores, check)
     return {"policy.h": header, "policy.c": _source(body, act)}
 
@@ -70,7 +72,9 @@ class Body:
         return f"{self.array(name, values, shape)}[i]"
 
     def array(self, name: str, values: np.ndarray, shape: str) -> str:
-        numbers = textwrap.fill(", ".join(map(literal, values.ravel())), WIDTH, initial_indent="    ", subsequent_indent="    ")
+        numbers = textwrap.fill(
+            ", ".join(map(literal, values.ravel())), WIDTH, initial_indent="    ", subsequent_indent="    "
+        )
         comment = f" /* {shape} */" if shape else ""
         self.constants.append(f"static const float {name}[{values.size}] = {{{comment}\n{numbers}}};")
         self.n_constants += values.size

@@ -1,8 +1,8 @@
 """
 Pieces of C for an exported policy: the functions it calls, copied out of C files, and nothing else.
 
-The basis functions and the exponential are those of the training kernel. A file that includes everything would be simpler, but an
-exported policy is one pair of files, and compilers warn of functions that nobody calls.
+The basis functions and the exponential are those of the training kernel. An exported policy is one pair of files, so it cannot
+include theirs; and compilers warn of functions that nobody calls.
 """
 
 import re
@@ -17,7 +17,8 @@ FILES = (HERE / "scalar.h", KERNEL / "span_spline.h", KERNEL / "span_exp.h", HER
 # right above belongs to it.
 PART = re.compile(
     r"^(?P<comment>/\*(?:(?!\*/).)*\*/\n)?"
-    r"(?P<code>#define (?P<macro>\w+)(?=[ (])[^\n]+|(?:static|SPAN_INLINE) [^;{]*?(?P<function>\w+)\([^{]*\{(?:[^\n]*\}$|.*?^\}$))",
+    r"(?P<code>#define (?P<macro>\w+)(?=[ (])[^\n]+|"
+    r"(?:static|SPAN_INLINE) [^;{]*?(?P<function>\w+)\([^{]*\{(?:[^\n]*\}$|.*?^\}$))",
     re.DOTALL | re.MULTILINE,
 )
 

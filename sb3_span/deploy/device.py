@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sb3_span.deploy.compiled import C, FLAGS, definitions, run, run_harness, write_harness
+from sb3_span.deploy.compiled import FLAGS, C, definitions, run, run_harness, write_harness
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
 
 GCC, EMULATOR = "arm-none-eabi-gcc", "qemu-system-arm"

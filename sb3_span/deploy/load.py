@@ -136,7 +136,9 @@ def _find_env_id(file: Path) -> str | None:
     settings = file.parent / STUDY_RUN
     if settings.is_file():
         try:
-            return str(json.loads(settings.read_text())["env"])
+            run = json.loads(settings.read_text())
+            # Gymnasium imports the package in front of the colon, which registers the environment.
+            return ":".join([*run.get("gym_packages", [])[:1], str(run["env"])])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{settings} is not a run's settings ({error!r}).") from error
     # The Zoo keeps the settings in <folder>/<env>/config.yml.

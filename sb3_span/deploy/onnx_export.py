@@ -94,9 +94,7 @@ class OnnxPolicy:
 
     def __call__(self, observation: Observation) -> np.ndarray:
         parts = observation if isinstance(observation, dict) else {NAME: observation}
-        feed = {
-            name: parts[name].astype(th.empty(0, dtype=dtype).numpy().dtype) for name, (_, dtype) in self._inputs.items()
-        }
+        feed = {name: parts[name].astype(th.empty(0, dtype=dtype).numpy().dtype) for name, (_, dtype) in self._inputs.items()}
         return np.asarray(self._session.run(["action"], feed)[0])
 
 
@@ -139,7 +137,7 @@ def _inputs(policy: DeterministicPolicy) -> dict[str, tuple[tuple[int, ...], th.
 
 
 def _remove_traces(model: "onnx.ModelProto") -> None:
-    """The exporter notes down where in the source code, on which disk, each operation came from. None of anybody's business."""
+    """The exporter notes down for each operation where in the source code it came from, with the paths on this disk."""
     graph = model.graph
     for owner in (*graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer, graph):
         del owner.metadata_props[:]

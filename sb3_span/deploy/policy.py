@@ -1,8 +1,8 @@
 """
 What ``predict(..., deterministic=True)`` does, taken apart: normalise, prepare, network, decode.
 
-SB3 spreads it over environment wrappers, policies, actors and distributions. Here it is one torch module for every policy, from
-which both exports are made.
+SB3 spreads it over wrappers, policies, actors and distributions. Here it is one torch module for every policy, from which both
+exports are made.
 """
 
 from dataclasses import dataclass
@@ -193,8 +193,8 @@ def find_network(policy: BasePolicy) -> nn.Sequential:
     if isinstance(actor, SquashedGaussianActor) or hasattr(actor, "latent_pi"):  # SAC, TQC
         return nn.Sequential(actor.features_extractor, actor.latent_pi, actor.mu, nn.Tanh())
     raise ValueError(
-        f"{type(policy).__name__} cannot be exported: it is none of the policies of PPO, A2C, TRPO, MaskablePPO, SAC, TD3, DDPG, "
-        "TQC, DQN and QR-DQN."
+        f"{type(policy).__name__} cannot be exported: it is none of the policies of PPO, A2C, TRPO, MaskablePPO, SAC, TD3, "
+        "DDPG, TQC, DQN and QR-DQN."
     )
 
 

@@ -87,7 +87,7 @@ def _compare_discrete(
     policy: DeterministicPolicy, batch: Observation, expected: np.ndarray, actual: np.ndarray
 ) -> tuple[float, int]:
     n = len(expected)
-    differs = (actual.reshape(n, -1) != expected.reshape(n, -1))  # (B, parts)
+    differs = actual.reshape(n, -1) != expected.reshape(n, -1)  # (B, parts)
     if not differs.any():
         return 0.0, 0
     with th.no_grad():
