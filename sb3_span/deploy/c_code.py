@@ -1,7 +1,5 @@
 """A policy's layers as C99: ``policy.h`` and ``policy.c``."""
 
-import textwrap
-
 import numpy as np
 from gymnasium import spaces
 
@@ -10,7 +8,7 @@ from sb3_span.deploy.c_parts import needed_parts
 from sb3_span.deploy.layers import Affine, Layer, LayerNorm, Linear, OneHot, Splines, read_layers
 from sb3_span.deploy.policy import DeterministicPolicy
 
-WIDTH = 120
+PER_LINE = 8
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
@@ -72,11 +70,10 @@ class Body:
         return f"{self.array(name, values, shape)}[i]"
 
     def array(self, name: str, values: np.ndarray, shape: str) -> str:
-        numbers = textwrap.fill(
-            ", ".join(map(literal, values.ravel())), WIDTH, initial_indent="    ", subsequent_indent="    "
-        )
+        numbers = list(map(literal, values.ravel().tolist()))
+        lines = "".join(f"\n    {', '.join(numbers[i : i + PER_LINE])}," for i in range(0, len(numbers), PER_LINE))
         comment = f" /* {shape} */" if shape else ""
-        self.constants.append(f"static const float {name}[{values.size}] = {{{comment}\n{numbers}}};")
+        self.constants.append(f"static const float {name}[{values.size}] = {{{comment}{lines}\n}};")
         self.n_constants += values.size
         return name
 
@@ -166,10 +163,7 @@ class Body:
 
 def literal(value: float) -> str:
     """A number as a C float constant that reads back as the same float."""
-    value = float(np.float32(np.clip(value, -LARGEST_FLOAT, LARGEST_FLOAT)))
-    text = f"{value:.9g}"
-    shorter = next((short for digits in range(1, 9) if np.float32(short := f"{value:.{digits}g}") == np.float32(value)), text)
-    return f"{shorter}f" if "." in shorter or "e" in shorter else f"{shorter}.0f"
+    return f"{np.float32(min(max(value, -LARGEST_FLOAT), LARGEST_FLOAT))}f"
 
 
 def _act(policy: DeterministicPolicy, body: Body) -> list[str]:

@@ -17,14 +17,13 @@ C = Path(__file__).parent / "c"
 # -std=c99 also keeps a compiler from fusing multiplications and additions: the same bits on every processor.
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-pedantic")
 DTYPES = {"float": np.float32, "int32_t": np.int32}
-ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class Output:
     """
     :param actions: Shape (B, *action_space.shape)
-    :param ticks: Of the clock for one action, the median of all rounds
+    :param ticks: Of the clock for one action, the median of all rounds; 0 without any
     :param stack: Bytes of stack; 0 where it is not measured
     """
 
@@ -39,14 +38,15 @@ class CompiledPolicy:
 
     :param policy: The policy that was exported
     :param files: ``policy.h`` and ``policy.c``
+    :param rounds: How often to time all actions; 0 when nobody wants to know
     """
 
-    def __init__(self, policy: DeterministicPolicy, files: dict[str, str]) -> None:
+    def __init__(self, policy: DeterministicPolicy, files: dict[str, str], rounds: int = 0) -> None:
         self._policy = policy
         self._folder = tempfile.TemporaryDirectory(prefix="sb3_span_")
         folder = Path(self._folder.name)
         write_harness(folder, files)
-        run([_compiler(), *FLAGS, "-O2", *definitions(policy, ROUNDS), "policy.c", "harness.c", "-o", "act", "-lm"], folder)
+        run([_compiler(), *FLAGS, "-O2", *definitions(policy, rounds), "policy.c", "harness.c", "-o", "act", "-lm"], folder)
 
     def __enter__(self) -> "CompiledPolicy":
         return self
@@ -87,8 +87,8 @@ def run_harness(command: list[str], folder: Path, policy: DeterministicPolicy, o
     lines = run(command, folder).splitlines()
     assert int(lines[0]) == len(observations)
     actions = np.fromfile(folder / "actions", DTYPES[action_type(policy.action_space)])
-    ticks = statistics.median(int(ticks) for ticks in lines[1].split()) / len(observations)
-    return Output(actions.reshape(-1, *policy.action_space.shape), ticks, int(lines[2]))  # type: ignore[misc]
+    ticks = [int(ticks) / len(observations) for ticks in lines[1].split()] or [0]
+    return Output(actions.reshape(-1, *policy.action_space.shape), statistics.median(ticks), int(lines[2]))  # type: ignore[misc]
 
 
 def run(command: list[str], folder: Path) -> str:

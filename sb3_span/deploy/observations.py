@@ -98,7 +98,7 @@ def _draw_part(space: spaces.Space, normalization: Normalization | None, n: int,
         return rng.integers(2, size=(n, *space.shape)).astype(np.int8)
     assert isinstance(space, spaces.Box)
     low, high = _bounds(space, normalization)
-    if space.dtype.kind in "iu":
+    if np.issubdtype(space.dtype, np.integer):
         return rng.integers(low, high, size=(n, *space.shape), endpoint=True).astype(space.dtype)
     drawn = rng.uniform(low, high, size=(n, *space.shape))
     # A fifth of all numbers at one of the ends, where things go wrong.

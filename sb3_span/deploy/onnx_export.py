@@ -35,8 +35,8 @@ class _Graph(nn.Module):
 
     def forward(self, *inputs: th.Tensor) -> tuple[th.Tensor, ...]:
         space = self.policy.observation_space
-        is_dict = isinstance(space, spaces.Dict)
-        actions, scores = self.policy(dict(zip(space.spaces, inputs, strict=True)) if is_dict else inputs[0])
+        named = dict(zip(space.spaces, inputs, strict=True)) if isinstance(space, spaces.Dict) else inputs[0]
+        actions, scores = self.policy(named)
         return (actions,) if isinstance(self.policy.action_space, spaces.Box) else (actions, scores)
 
 
@@ -48,7 +48,6 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
     """
     examples = tuple(th.zeros((2, *shape), dtype=dtype) for shape, dtype in _inputs(policy).values())
     outputs = ["action"] if isinstance(policy.action_space, spaces.Box) else ["action", "scores"]
-    buffer = io.BytesIO()
     with _quiet():
         program = th.onnx.export(
             _Graph(policy).eval(),
@@ -60,8 +59,7 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
             dynamic_shapes=(tuple({0: th.export.Dim("batch")} for _ in examples),),
         )
         assert program is not None
-        program.save(buffer)
-    model = onnx.load_from_string(buffer.getvalue())
+    model = program.model_proto
     _remove_traces(model)
     properties = {
         "producer": f"sb3_span {__version__}",

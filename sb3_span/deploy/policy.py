@@ -6,6 +6,7 @@ exports are made.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch as th
@@ -56,7 +57,7 @@ class ForwardActor(nn.Module):
         self.extractor = extractor
 
     def forward(self, features: th.Tensor) -> th.Tensor:
-        return self.extractor.forward_actor(features)
+        return self.extractor.forward_actor(features)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ def read_vecnormalize(vecnormalize: VecNormalize | None, space: spaces.Space) ->
     return result
 
 
-def find_network(policy: BasePolicy) -> nn.Sequential:
+def find_network(policy: Any) -> nn.Sequential:
     """
     :param policy: A policy of SB3 or sb3-contrib
     :return: From prepared observations (what ``preprocess_obs`` returns) to scores

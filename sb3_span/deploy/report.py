@@ -20,6 +20,7 @@ from sb3_span.speed.training import drift_scales
 from sb3_span.zoo import make_agent
 
 ENVIRONMENTS = ("CartPole-v1", "LunarLander-v3", "Hopper-v5", "HalfCheetah-v5")
+ROUNDS = 20
 NETWORKS = {"SPAN": "span.yml", "MLP": "mlp.yml"}
 MEASURES = {"flash": "flash (B)", "ram": "RAM (B)", "instructions": "instructions", "ns": "ns here"}
 
@@ -45,7 +46,7 @@ def write_device_report(output: Path, hyperparams: Path) -> None:
     for env_id in ENVIRONMENTS:
         rows += [measure(env_id, network, hyperparams / file) for network, file in NETWORKS.items()]
     table = _markdown(rows)
-    where = f"Nanoseconds: {machine()['processor']}, one thread, compiled with -O2, the median of 20 rounds."
+    where = f"Nanoseconds: {machine()['processor']}, one thread, compiled with -O2, the median of {ROUNDS} rounds."
     command = shlex.join(["sb3-span", "export", "--report", "--output", str(output)])
     device = (
         "Flash, RAM (static and stack) and instructions: Cortex-M4F, compiled with -Os, run under qemu (mps2-an386) on 1,000 "
@@ -69,7 +70,7 @@ def measure(env_id: str, network: str, hyperparams: Path) -> dict[str, Any]:
     policy = DeterministicPolicy(agent)
     files = write_c(policy, "an untrained policy, to be measured")
     observations = make_observations(policy, env_id)[0][0]
-    with CompiledPolicy(policy, files) as compiled:
+    with CompiledPolicy(policy, files, ROUNDS) as compiled:
         here = compiled.act(observations)
     device = run_on_device(policy, files, observations)
     if (device.actions != here.actions).any():

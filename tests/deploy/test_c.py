@@ -1,5 +1,7 @@
-"""The exported C acts as ``predict`` does. Every export checks itself, with the compiled code: here it is done for all kinds of
-policies, and the check itself is checked."""
+"""
+The exported C acts as ``predict`` does. Every export checks itself, with the compiled code: here that is done for all kinds of
+policies, and the check itself is checked.
+"""
 
 import re
 import shutil
@@ -15,6 +17,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
 from sb3_span.deploy import export_c
+from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.observations import TOTAL
 from sb3_span.deploy.policy import DeterministicPolicy
@@ -80,7 +83,8 @@ def test_mlps(activation, tmp_path):
 
 @pytest.mark.parametrize("algo", [PPO, TD3, TQC, DQN], ids=name)
 def test_mlps_of_other_algorithms(algo, tmp_path):
-    check(lively(algo, actions="discrete" if algo is DQN else "box", **MLP), tmp_path)
+    kwargs = dict(actions="discrete" if algo is DQN else "box", policy_kwargs=dict(net_arch=[8]), **MLP)
+    check(lively(algo, **kwargs), tmp_path)
 
 
 @pytest.mark.parametrize("algo, squash", [(PPO, True), (PPO, False), (SAC, True)], ids=name)
@@ -147,8 +151,7 @@ def test_clean_self_contained_and_without_heap(compiler, algo, actions, tmp_path
 
 def test_a_nan_does_not_run_out_of_the_tables(tmp_path):
     """What comes out is a NaN, as from predict, and not what lies in memory elsewhere; likewise for the infinite."""
-    policy = DeterministicPolicy(lively(SAC))
-    from sb3_span.deploy.c_code import write_c
+    policy = DeterministicPolicy(lively(TD3))
 
     strange = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 1e30]], np.float32)
     with CompiledPolicy(policy, write_c(policy, "")) as compiled:
