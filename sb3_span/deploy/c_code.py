@@ -51,8 +51,9 @@ class Body:
         self.summary: list[str] = []
         self.most_taps = 0
         self._buffers = {"a": 0, "b": 0}
+        layers = read_layers(policy)
         self._at, self._width = "observation", size(policy.observation_space)
-        for number, layer in enumerate(read_layers(policy), start=1):
+        for number, layer in enumerate(layers, start=1):
             self._write(layer, number)
         self.scores, self.n_scores = self._at, self._width
 
@@ -144,8 +145,8 @@ class Body:
         to = self._here()
         self._loop(f"{to}[i] = {function}({', '.join([f'{self._at}[i]', *map(literal, arguments)])});")
         self._at = to
-        if function not in ("clip", "sigmoid"):
-            self.summary[-1:] = [f"{', '.join(self.summary[-1:])}, {function.replace('_', ' ')}"]
+        if function != "clip":
+            self.summary[-1:] = [", ".join([*self.summary[-1:], function.replace("_", " ")])]
 
     def _loop(self, statement: str) -> None:
         self.lines.append(f"for (int i = 0; i < {self._width}; i++) {statement}")

@@ -34,7 +34,7 @@ class Output:
 
 class CompiledPolicy:
     """
-    An exported policy, compiled for this machine: observations to actions.
+    An exported policy, compiled for this machine as long as the ``with`` lasts: observations to actions.
 
     :param policy: The policy that was exported
     :param files: ``policy.h`` and ``policy.c``
@@ -43,12 +43,14 @@ class CompiledPolicy:
 
     def __init__(self, policy: DeterministicPolicy, files: dict[str, str], rounds: int = 0) -> None:
         self._policy = policy
-        self._folder = tempfile.TemporaryDirectory(prefix="sb3_span_")
-        folder = Path(self._folder.name)
-        write_harness(folder, files)
-        run([_compiler(), *FLAGS, "-O2", *definitions(policy, rounds), "policy.c", "harness.c", "-o", "act", "-lm"], folder)
+        self._files = files
+        self._compiler = [_find_compiler(), *FLAGS, "-O2", *definitions(policy, rounds)]
 
     def __enter__(self) -> "CompiledPolicy":
+        self._folder = tempfile.TemporaryDirectory(prefix="sb3_span_")
+        folder = Path(self._folder.name)
+        write_harness(folder, self._files)
+        run([*self._compiler, "policy.c", "harness.c", "-o", "act", "-lm"], folder)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -101,7 +103,7 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def _compiler() -> str:
+def _find_compiler() -> str:
     """The one named in CC, as everywhere; otherwise gcc or clang."""
     for name in (os.environ.get("CC"), "gcc", "clang", "cc"):
         if name and shutil.which(name):

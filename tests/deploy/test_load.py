@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -83,8 +84,6 @@ def test_wrong_files(pendulum, tmp_path):
         (tmp_path / file).write_bytes(data)
         with pytest.raises(ValueError, match=message):
             load_trained(tmp_path / file)
-    import zipfile
-
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("hello.txt", "hello")
     with pytest.raises(ValueError, match="it has no policy"):
@@ -102,7 +101,7 @@ def test_wrong_vecnormalize(pendulum, tmp_path):
     with pytest.raises(ValueError, match="holds a list"):
         load_trained(tmp_path / "model.zip", tmp_path / "list.pkl")
     (tmp_path / "broken.pkl").write_bytes(b"no pickle")
-    with pytest.raises(ValueError, match="not what VecNormalize.save has written"):
+    with pytest.raises(ValueError, match="not what VecNormalize"):
         load_trained(tmp_path / "model.zip", tmp_path / "broken.pkl")
     with pytest.raises(ValueError, match=r"statistics are for observations of shape \(3,\).*but the policy observes"):
         export_c(lively(observations="multibinary"), tmp_path / "out", vecnormalize=pendulum.env)
@@ -127,7 +126,7 @@ def test_policies_that_cannot_be_exported(export, kwargs, message, tmp_path):
 def test_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     for output in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ValueError, match="is a file. Name another folder"):
+        with pytest.raises(ValueError, match="is a file"):
             export_c(lively(), output)
 
 

@@ -3,8 +3,6 @@
 import json
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from sb3_contrib import QRDQN
 from stable_baselines3 import DQN, PPO, SAC, TD3
@@ -15,6 +13,9 @@ from sb3_span.deploy import export_onnx
 from sb3_span.deploy.observations import TOTAL
 from tests.deploy.models import lively
 from tests.policies.models import name
+
+onnx = pytest.importorskip("onnx", reason="ONNX export needs the extra 'deploy'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX export needs the extra 'deploy'")
 
 
 @pytest.mark.parametrize(
