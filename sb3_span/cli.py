@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--vecnormalize", type=Path, help="VecNormalize's file; default: the one in the Zoo's or study's folder"
     )
     export.add_argument("--env", help="environment to check the result with; default: the Zoo's or study's")
+    export.add_argument("--int8", action="store_true", help="C with weights in bytes: smaller, but less exact")
     export.add_argument("--report", action="store_true", help="no model: what SPAN and MLP need on a small device, as a table")
     export.add_argument(
         "--hyperparams", type=Path, default=Path("hyperparams"), help="for --report: where span.yml and mlp.yml are"
@@ -125,7 +126,7 @@ def _export(args: argparse.Namespace) -> None:
     else:
         from sb3_span.deploy.command import export_model
 
-        export_model(args.model, args.format, args.output, args.vecnormalize, args.env)
+        export_model(args.model, args.format, args.output, args.vecnormalize, args.env, args.int8)
 
 
 if __name__ == "__main__":

@@ -30,22 +30,20 @@ def size(space: spaces.Space) -> int:
     return math.prod(space.shape)
 
 
-def write_header(policy: DeterministicPolicy, network: str, n_constants: int, n_stack: int, n_scores: int, check: str) -> str:
+def write_header(policy: DeterministicPolicy, network: str, memory: str, n_scores: int, check: str) -> str:
     """
     :param policy: The policy
     :param network: Its layers in words
-    :param n_constants: Number of floats that are constant
-    :param n_stack: Number of floats in arrays on the stack
+    :param memory: What it takes, in words
     :param n_scores: Number of scores
     :param check: What the check of the export has found
     """
     observation, action = policy.observation_space, policy.action_space
-    memory = f"{4 * n_constants:,} bytes of constants, {4 * n_stack:,} bytes of arrays on the stack, no static memory"
     notes = {
         "Policy": f"{policy.policy_name}: {network}",
         "Observation": f"{_describe(observation)}, {_units(policy)}",
         "Action": f"{_describe(action)}, in the order and units of the environment's own; the deterministic one",
-        "Memory": memory,
+        "Memory": f"{memory}; no other",
         "Check": check,
     }
     first = f"A trained policy, written by sb3_span {__version__}. To change it, export it again."

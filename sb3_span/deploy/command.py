@@ -9,10 +9,10 @@ from stable_baselines3.common.preprocessing import is_image_space
 from sb3_span.deploy.export import export_c, export_onnx
 from sb3_span.deploy.load import load_trained
 
-EXPORTS = {"c": export_c, "onnx": export_onnx}
 
-
-def export_model(model: Path, form: str, output: Path, vecnormalize: Path | None = None, env: str | None = None) -> None:
+def export_model(
+    model: Path, form: str, output: Path, vecnormalize: Path | None = None, env: str | None = None, int8: bool = False
+) -> None:
     """
     Export a trained policy and print what the check has found.
 
@@ -21,7 +21,10 @@ def export_model(model: Path, form: str, output: Path, vecnormalize: Path | None
     :param output: Folder for the result
     :param vecnormalize: File with VecNormalize's statistics; None takes the one in the Zoo's or study's folder
     :param env: The environment to record observations from; None takes the Zoo's or study's
+    :param int8: Store the weights of C code in bytes
     """
+    if int8 and form != "c":
+        raise ValueError("--int8 is for --format c; the weights of ONNX are floats.")
     trained = load_trained(model, vecnormalize)
     if env is None and trained.env_id is None:
         print(
@@ -33,7 +36,10 @@ def export_model(model: Path, form: str, output: Path, vecnormalize: Path | None
         print(f"Checking with random observations only: {problem}")
     else:
         env = env or trained.env_id
-    verification = EXPORTS[form](trained.policy, output, trained.vecnormalize, env)
+    if form == "c":
+        verification = export_c(trained.policy, output, trained.vecnormalize, env, int8)
+    else:
+        verification = export_onnx(trained.policy, output, trained.vecnormalize, env)
     normalized = " with its VecNormalize statistics" if trained.vecnormalize is not None else ""
     written = ", ".join(str(output / name) for name in _names(form))
     print(f"{type(trained.policy).__name__}{normalized}: {verification}.\nWritten: {written}")

@@ -4,6 +4,7 @@ import dataclasses
 import os
 from pathlib import Path
 
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -12,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.policy import DeterministicPolicy
-from sb3_span.deploy.verify import Verification, verify
+from sb3_span.deploy.verify import TOLERANCE, Verification, verify
 from sb3_span.files import written_whole
 
 
@@ -21,24 +22,28 @@ def export_c(
     output: Path | str,
     vecnormalize: VecNormalize | None = None,
     env: EnvSpec | str | None = None,
+    int8: bool = False,
 ) -> Verification:
     """
     Write a policy's deterministic action as C99: ``policy.h`` and ``policy.c``.
 
-    The code is compiled and compared with ``predict`` first; if it differs, nothing is written.
+    The code is compiled and compared with ``predict`` first; if it differs by more than 1e-5 of the action's range, nothing is
+    written.
 
     :param model: A model of Stable-Baselines3 or sb3-contrib, or its policy
     :param output: The folder for the two files
     :param vecnormalize: The statistics of its observations. None takes those of the model's own environment, if it has any
     :param env: The environment to record observations from for the comparison: its id or specification. None takes one like
         the model's own if it has any, and random observations otherwise
+    :param int8: Store weights in bytes, a quarter of the size. Actions then differ from those of ``predict`` by as much as the
+        comparison says, and nothing is too much
     :return: What the comparison has found
     """
     folder = _check_folder(output)
     policy, env = _prepare(model, vecnormalize, env)
-    with CompiledPolicy(policy, write_c(policy, "")) as compiled:
-        verification = verify(policy, compiled, env, "The exported C")
-    _write(folder, {name: text.encode() for name, text in write_c(policy, str(verification)).items()})
+    with CompiledPolicy(policy, write_c(policy, "", int8)) as compiled:
+        verification = verify(policy, compiled, env, "The exported C", np.inf if int8 else TOLERANCE)
+    _write(folder, {name: text.encode() for name, text in write_c(policy, str(verification), int8).items()})
     return verification
 
 
@@ -51,7 +56,7 @@ def export_onnx(
     """
     Write a policy's deterministic action as ONNX: ``policy.onnx``.
 
-    Arguments and check are those of :func:`export_c`.
+    Arguments and check are those of :func:`export_c`, without ``int8``.
     """
     from sb3_span.deploy.onnx_export import OnnxPolicy, add_note, build_onnx
 

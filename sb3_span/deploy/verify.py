@@ -36,20 +36,23 @@ class Verification:
             return f"{compared}: the largest difference to predict is {self.largest:.1e} of the action's range"
         if not self.differing:
             return f"{compared}: the same actions as predict"
-        return (
-            f"{compared}: the same actions as predict, but for {self.differing:,} near-ties whose two best scores are at most "
-            f"{self.largest:.1e} apart"
-        )
+        where = f"where the two best scores are at most {self.largest:.1e} apart"
+        return f"{compared}: the same actions as predict, but for {self.differing:,}, {where}"
 
 
 def verify(
-    policy: DeterministicPolicy, act: Callable[[Observation], np.ndarray], env: EnvSpec | str | None, what: str
+    policy: DeterministicPolicy,
+    act: Callable[[Observation], np.ndarray],
+    env: EnvSpec | str | None,
+    what: str,
+    tolerance: float = TOLERANCE,
 ) -> Verification:
     """
     :param policy: The policy as it was exported
     :param act: The export: a batch of observations to their actions
     :param env: The environment to record observations from; None for random ones only
     :param what: How to call the export in the error, if it differs
+    :param tolerance: How large ``Verification.largest`` may be
     """
     batches, recorded = make_observations(policy, env)
     discrete = not isinstance(policy.action_space, spaces.Box)
@@ -60,9 +63,9 @@ def verify(
         largest, differing = max(largest, difference), differing + count
     observations = sum(_length(batch) for batch in batches)
     verification = Verification(observations, recorded, differing, largest, discrete)
-    if not largest <= TOLERANCE:  # a NaN is not either
+    if not largest <= tolerance:  # a NaN is not either
         raise ValueError(
-            f"{what} does not act as predict does, so nothing was written. {verification}; {TOLERANCE} is allowed. Very "
+            f"{what} does not act as predict does, so nothing was written. {verification}; {tolerance} is allowed. Very "
             "large weights or observations that are not normalised lose single precision; please report it otherwise."
         )
     return verification

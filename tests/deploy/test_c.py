@@ -16,7 +16,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
-from sb3_span.deploy import export_c
+from sb3_span.deploy import export, export_c
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.observations import TOTAL
@@ -111,12 +111,10 @@ def test_vecnormalize_and_recorded_observations(tmp_path):
 
 
 def test_wrong_code_is_noticed_and_not_written(tmp_path, monkeypatch):
-    import sb3_span.deploy.export as export
-
     correct = export.write_c
 
-    def wrong(policy, text):
-        files = correct(policy, text)
+    def wrong(*args):
+        files = correct(*args)
         return {**files, "policy.c": files["policy.c"].replace("0.5f * (", "0.5001f * (")}
 
     monkeypatch.setattr(export, "write_c", wrong)
@@ -174,3 +172,18 @@ def test_scores_for_those_who_mask(tmp_path):
     expected = distribution.distribution.logits[0].detach().numpy()
     scores = np.array(out.split(), float)
     np.testing.assert_allclose(scores - scores[0], expected - expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("algo, arch", [(SAC, {}), (PPO, dict(basis="bspline", degree=3)), (PPO, None)], ids=str)
+def test_weights_in_bytes(algo, arch, tmp_path):
+    """A quarter of the size, an error that is small, and said."""
+    mlp = dict(policy="MlpPolicy", policy_kwargs=dict(net_arch=[12, 12]))
+    kwargs = dict(span_arch=arch, **(mlp if arch is None else {}))
+    export_c(lively(algo, **kwargs), tmp_path / "float")
+    verification = check(lively(algo, **kwargs), tmp_path / "int8", int8=True)
+    assert 1e-5 < verification.largest < 0.05
+    constants = [
+        int(re.search(r"([\d,]+) bytes of constants", (tmp_path / kind / "policy.h").read_text())[1].replace(",", ""))
+        for kind in ("int8", "float")
+    ]
+    assert constants[0] < 0.6 * constants[1]

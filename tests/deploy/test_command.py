@@ -36,6 +36,7 @@ def test_vecnormalize_and_environment(tmp_path, capsys):
         (["none.zip"], "There is no"),
         ([], "Name a model to export"),
         (["model.zip", "--report"], "Name a model to export, or --report"),
+        (["model.zip", "--format", "onnx", "--int8"], "--int8 is for --format c"),
         (["model.zip", "--env", "CartPole-v1"], "--env CartPole-v1: CartPole-v1 shows"),
         (["model.zip", "--env", "NoSuch-v0"], "--env NoSuch-v0: NoSuch-v0 cannot be made"),
     ],

@@ -26,6 +26,16 @@ static void linear(const float *in, int n_in, const float *weight, const float *
     }
 }
 
+/* The same with weights step * weight, where each row has a step of its own */
+static void linear_int8(const float *in, int n_in, const int8_t *weight, const float *step, const float *bias, float *out,
+                        int n_out) {
+    for (int o = 0; o < n_out; o++, weight += n_in) {
+        float sum = 0.0f;
+        for (int i = 0; i < n_in; i++) sum += (float)weight[i] * in[i];
+        out[o] = bias[o] + step[o] * sum;
+    }
+}
+
 /* To mean 0 and variance 1 */
 static void layer_norm(const float *in, int n, float epsilon, float *out) {
     float mean = 0.0f, variance = 0.0f;
@@ -34,6 +44,38 @@ static void layer_norm(const float *in, int n, float epsilon, float *out) {
     for (int i = 0; i < n; i++) variance += (in[i] - mean) * (in[i] - mean);
     float gain = 1.0f / sqrtf(variance / (float)n + epsilon);
     for (int i = 0; i < n; i++) out[i] = (in[i] - mean) * gain;
+}
+
+/* Which of n_basis quadratic bumps on [0, 1] are above zero at z, at most `taps` of them, and their values. slope: how much
+ * steeper they are than B-splines. */
+static int32_t bump_values(float z, float slope, int n_basis, int taps, float *value) {
+    const float grid = (float)(n_basis - 1), reach = 1.5f / span_magnitude(slope);
+    int32_t first = span_index(z * grid - reach + 1.0f, (float)(n_basis - taps));
+    float distance = span_distance(z, grid, first); /* to the first bump, in grid points */
+    for (int i = 0; i < taps; i++) value[i] = span_bump((distance - (float)i) * slope);
+    return first;
+}
+
+/* Which degree + 1 of n_basis B-splines on [0, 1] are above zero at z, and their values. High degrees by the recursion of Cox
+ * and de Boor. */
+static int32_t b_spline_values(float z, int degree, int n_basis, float *value) {
+    const float grid = (float)(n_basis - degree); /* knot spans */
+    int32_t first = span_index(z * grid, grid - 1.0f);
+    float fraction = span_distance(z, grid, first); /* of the knot span */
+    value[0] = 1.0f;
+    if (degree <= 3)
+        for (int i = 0; i <= degree; i++) value[i] = span_bspline(degree, i, fraction);
+    else
+        for (int d = 1; d <= degree; d++) {
+            float carried = 0.0f;
+            for (int i = 0; i < d; i++) {
+                float share = value[i] / (float)d;
+                value[i] = carried + ((float)(i + 1) - fraction) * share;
+                carried = (fraction + (float)(d - 1 - i)) * share;
+            }
+            value[d] = carried;
+        }
+    return first;
 }
 
 /* modes[m] *= the sum of the values, each times its row of coefficients */
@@ -45,50 +87,14 @@ static void multiply(const float *value, int taps, const float *row, float *mode
     }
 }
 
-/* modes = for each mode the product over all z of a spline, which is a weighted sum of n_basis quadratic bumps on [0, 1].
- * At most `taps` bumps are above zero at one z. slope: how much steeper they are than B-splines, for each z.
- * coefficients: (n_z, n_basis, n_modes) */
-static void bump_splines(const float *z, int n_z, const float *slope, int n_basis, int taps, const float *coefficients,
-                         float *modes, int n_modes) {
-    const float grid = (float)(n_basis - 1);
-    for (int m = 0; m < n_modes; m++) modes[m] = 1.0f;
-    for (int k = 0; k < n_z; k++, coefficients += n_basis * n_modes) {
-        float value[MOST_TAPS], reach = 1.5f / span_magnitude(slope[k]);
-        int32_t first = span_index(z[k] * grid - reach + 1.0f, (float)(n_basis - taps));
-        float distance = span_distance(z[k], grid, first); /* to the first bump, in grid points */
-        for (int i = 0; i < taps; i++) value[i] = span_bump((distance - (float)i) * slope[k]);
-        multiply(value, taps, coefficients + first * n_modes, modes, n_modes);
-    }
-}
-
-/* The degree + 1 B-splines that are not zero at this fraction of a knot span; high degrees by the recursion of Cox and de Boor */
-static void b_spline_values(int degree, float fraction, float *value) {
-    if (degree <= 3) {
-        for (int i = 0; i <= degree; i++) value[i] = span_bspline(degree, i, fraction);
-        return;
-    }
-    value[0] = 1.0f;
-    for (int d = 1; d <= degree; d++) {
-        float carried = 0.0f;
-        for (int i = 0; i < d; i++) {
-            float share = value[i] / (float)d;
-            value[i] = carried + ((float)(i + 1) - fraction) * share;
-            carried = (fraction + (float)(d - 1 - i)) * share;
-        }
-        value[d] = carried;
-    }
-}
-
-/* modes = for each mode the product over all z of a spline, which is a weighted sum of n_basis B-splines on [0, 1], of which
- * degree + 1 are above zero at one z. coefficients: (n_z, n_basis, n_modes) */
-static void b_splines(const float *z, int n_z, int degree, int n_basis, const float *coefficients, float *modes, int n_modes) {
-    const float grid = (float)(n_basis - degree); /* knot spans */
-    for (int m = 0; m < n_modes; m++) modes[m] = 1.0f;
-    for (int k = 0; k < n_z; k++, coefficients += n_basis * n_modes) {
-        float value[MOST_TAPS];
-        int32_t first = span_index(z[k] * grid, grid - 1.0f);
-        b_spline_values(degree, span_distance(z[k], grid, first), value);
-        multiply(value, degree + 1, coefficients + first * n_modes, modes, n_modes);
+/* The same with coefficients centre + step * row */
+static void multiply_int8(const float *value, int taps, float centre, float step, const int8_t *row, float *modes, int n_modes) {
+    float total = 0.0f;
+    for (int i = 0; i < taps; i++) total += value[i];
+    for (int m = 0; m < n_modes; m++, row++) {
+        float sum = 0.0f;
+        for (int i = 0; i < taps; i++) sum += value[i] * (float)row[i * n_modes];
+        modes[m] *= centre * total + step * sum;
     }
 }
 
