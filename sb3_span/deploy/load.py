@@ -17,6 +17,8 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.vec_env import VecNormalize
 
+from sb3_span.policies import SPANActorCriticPolicy
+
 MODEL, NORMALIZATION, STUDY_RUN = "model.zip", "vecnormalize.pkl", "run.json"
 # What is needed of a zip to build its policy; everything else in it stays unread.
 NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde"}
@@ -82,6 +84,9 @@ def _build_policy(data: dict[str, Any], params: dict[str, Any]) -> BasePolicy:
     # On-policy algorithms pass use_sde on their own; those off-policy that know it have it in their policy_kwargs.
     if "use_sde" not in kwargs and data.get("use_sde"):
         kwargs["use_sde"] = True
+    # TRPO lets its policy keep actor and critic apart, without saying so in policy_kwargs.
+    if issubclass(policy_class, SPANActorCriticPolicy):
+        kwargs.setdefault("stacked", any("pi_vf" in name for name in params["policy"]))
     policy = policy_class(data["observation_space"], data["action_space"], lambda progress: 0.0, **kwargs)
     policy.load_state_dict(params["policy"])
     policy.set_training_mode(False)

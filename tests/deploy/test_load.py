@@ -7,23 +7,22 @@ import zipfile
 import numpy as np
 import pytest
 from sb3_contrib import RecurrentPPO
-from stable_baselines3 import DQN, PPO, SAC
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.deploy import export_c, export_onnx, load_trained
 from tests.deploy.models import lively
-from tests.policies.models import actions, name, observations
+from tests.policies.models import ALGORITHMS, action_spaces, actions, name, observations
 
 
 @pytest.mark.parametrize(
     "algo, kwargs",
     [
-        (PPO, {}),
+        *((algo, dict(actions=action_spaces(algo)[0])) for algo in ALGORITHMS if algo is not RecurrentPPO),
         (PPO, dict(use_sde=True, policy_kwargs=dict(squash_output=True))),
         (SAC, dict(use_sde=True)),
         (SAC, dict(policy="MlpPolicy", span_arch=None)),
-        (DQN, dict(actions="discrete")),
     ],
     ids=name,
 )
