@@ -50,7 +50,7 @@ def write_device_report(output: Path, hyperparams: Path) -> None:
     command = shlex.join(["sb3-span", "export", "--report", "--output", str(output)])
     device = (
         "Flash, RAM (static and stack) and instructions: Cortex-M4F, compiled with -Os, run under qemu (mps2-an386) on 1,000 "
-        "observations of the environment."
+        "observations of the environment. Agents are untrained, with the scales of their bumps where training brings them."
     )
     write_text(output / "deploy.md", f"Measured with `{command}`. {device} {where}\n\n{table}")
     write_text(output / "deploy.csv", _csv(rows))
