@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 FOLDER = "sb3_span/nn/native"
-HEADERS = ["span_kernel", "span_kernel_forward", "span_kernel_backward", "span_spline"]
+HEADERS = ["span_kernel", "span_kernel_forward", "span_kernel_backward", "span_spline", "span_exp"]
 SOURCES = ["module", "span_kernel_avx512", "span_kernel_avx2", "span_kernel_baseline"]
 
 setup(

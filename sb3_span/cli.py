@@ -50,6 +50,26 @@ def main(arguments: list[str] | None = None) -> None:
     watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
     watch.set_defaults(run=_watch)
 
+    export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
+    export.add_argument(
+        "model",
+        type=Path,
+        nargs="?",
+        help="a model's zip, or its folder (Zoo, study); loading it can run code: trusted files only",
+    )
+    export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
+    export.add_argument("--output", type=Path, required=True, help="folder for the result")
+    export.add_argument(
+        "--vecnormalize", type=Path, help="VecNormalize's file; default: the one in the Zoo's or study's folder"
+    )
+    export.add_argument("--env", help="environment to check the result with; default: the Zoo's or study's")
+    export.add_argument("--int8", action="store_true", help="C with weights in bytes: smaller, but less exact")
+    export.add_argument("--report", action="store_true", help="no model: what SPAN and MLP need on a small device, as a table")
+    export.add_argument(
+        "--hyperparams", type=Path, default=Path("hyperparams"), help="for --report: where span.yml and mlp.yml are"
+    )
+    export.set_defaults(run=_export)
+
     args = parser.parse_args(arguments)
     try:
         args.run(args)
@@ -140,6 +160,19 @@ def _watch(args: argparse.Namespace) -> None:
     from sb3_span.viewing.watching import watch
 
     watch(args.model, args.env, args.gif, args.episodes)
+
+
+def _export(args: argparse.Namespace) -> None:
+    if (args.model is None) != args.report:
+        raise ValueError("Name a model to export, or --report, which takes none; not both.")
+    if args.report:
+        from sb3_span.deploy.report import write_device_report
+
+        write_device_report(args.output, args.hyperparams)
+    else:
+        from sb3_span.deploy.command import export_model
+
+        export_model(args.model, args.format, args.output, args.vecnormalize, args.env, args.int8)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,20 @@ def test_example(script, at_least, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_policy_on_a_simulated_board(tmp_path):
+    """From training to a loop in C that balances the pole."""
+    out = run(EXAMPLES / "export_to_c.py", cwd=tmp_path)
+    assert "10,000 observations" in out
+    strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+    board = [EXAMPLES / "microcontroller" / name for name in ("controller.c", "board_simulated.c")]
+    folders = ["-I", "cartpole", "-I", EXAMPLES / "microcontroller"]
+    command = ["cc", *strict, *folders, *board, "cartpole/policy.c", "-lm", "-o", "controller"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    out = subprocess.run(["./controller"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    match = re.search(r"stood for (\d+) steps", out)
+    assert match and int(match[1]) >= 200, out
+
+
 def test_quickstart(tmp_path):
     options = ["--seeds", 0, 1, "--steps", 12_000, "--eval-every", 2_000, "--eval-episodes", 2]
     out = run(EXAMPLES / "quickstart.py", *options, cwd=tmp_path)

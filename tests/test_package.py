@@ -96,6 +96,9 @@ def test_wheel_works_outside_the_repository(kernel, tmp_path):
     assert "sb3_span/py.typed" in names
     report = {"data/random_scores.csv", "data/paper/anytime.csv", "templates/report.html", "templates/report.md"}
     assert {f"sb3_span/report/{name}" for name in report} <= set(names)
+    assert {"sb3_span/deploy/c/harness.c", "sb3_span/nn/native/span_spline.h"} <= set(
+        names
+    )  # exported policies are made of these
     assert not [name for name in names if name.startswith(("tests", "examples"))]
     # The wheel's own files, not the checkout that an editable install points to.
     script = f"import sys; sys.path.insert(0, {str(site)!r}); import sb3_span; print(sb3_span.__file__); "

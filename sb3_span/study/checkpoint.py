@@ -22,7 +22,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wrapper
 
-from sb3_span.study.records import written_whole
+from sb3_span.files import written_whole
 
 AGENT, STATE, NORMALIZATION, REPLAY = "agent.zip", "state.json", "vecnormalize.pkl", "replay_buffer.pkl"
 # What reading a truncated zip, JSON, pickle or NumPy file raises; SB3 asserts.

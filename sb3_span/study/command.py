@@ -10,9 +10,10 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
+from sb3_span.files import write_text
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState
-from sb3_span.study.records import SETTINGS, read_record, run_folders, write_text
+from sb3_span.study.records import SETTINGS, read_record, run_folders
 from sb3_span.study.run import OWNER
 from sb3_span.study.screen import watch
 from sb3_span.study.status import read_records, status_table

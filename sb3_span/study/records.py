@@ -6,18 +6,16 @@ model. Every file is written whole or not at all. A run is finished when its las
 written before it.
 """
 
-import contextlib
 import csv
 import io
 import json
-import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from sb3_span.files import write_text
 
 SETTINGS, EVALUATIONS, MODEL, ERROR = "run.json", "evaluations.csv", "model.zip", "error.txt"
 
@@ -101,33 +99,6 @@ def write_evaluations(folder: Path, rows: list[list[float]]) -> None:
     # Seven digits: more than the noise of an evaluation will ever need.
     writer.writerows([int(row[0]), f"{row[1]:.3f}", *(f"{value:.7g}" for value in row[2:])] for row in rows)
     write_text(folder / EVALUATIONS, text.getvalue())
-
-
-def write_text(path: Path, text: str) -> None:
-    with written_whole(path) as temporary:
-        temporary.write_text(text)
-
-
-@contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """
-    A file that is there complete or, whatever happens, not at all.
-
-    :param path: The file to write
-    :return: Where to write it meanwhile
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        temporary.chmod(0o644)
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from sb3_span.files import write_text, written_whole
 from sb3_span.machine import machine, versions
 from sb3_span.policies.budget import count_parameters
 from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
@@ -33,8 +34,6 @@ from sb3_span.study.records import (
     read_evaluations,
     read_record,
     write_evaluations,
-    write_text,
-    written_whole,
 )
 
 OWNER = "owner.json"

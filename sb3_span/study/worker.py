@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from sb3_span.files import write_text
 from sb3_span.study.queue import DATABASE_ERRORS, Claim, Queue
-from sb3_span.study.records import ERROR, read_evaluations, write_text
+from sb3_span.study.records import ERROR, read_evaluations
 from sb3_span.study.run import Interrupted, LostRun, Watcher, train
 
 # What a worker tells whoever shows it: an event's name and its details.

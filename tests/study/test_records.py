@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from sb3_span.study.records import read_record, run_folders, write_evaluations, written_whole
+from sb3_span.files import written_whole
+from sb3_span.study.records import read_record, run_folders, write_evaluations
 
 ROWS = [[200.0, 1.5, 10.0, 20.0, 30.0], [400.0, 3.0, -1234.56789, 1e-3, 500.0]]
 

@@ -38,7 +38,9 @@ INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~m
 #define span_whole(x) __builtin_convertvector(x, Ints)
 #define span_real(i) __builtin_convertvector(i, Vec)
 #define span_upper_half(x) ((Vec)((Ints)(x) & ~0xfff))
+#define span_power_of_two(n) ((Vec)(((n) + 127) << 23))
 #include "span_spline.h"
+#include "span_exp.h"
 
 /* All bits set, which read as a float is a NaN, where x is a NaN or infinite. */
 INLINE Ints not_finite(Vec x) { return ~(span_magnitude(x) <= FLT_MAX); }
@@ -168,26 +170,9 @@ static int load_network(Network *n, const SpanInputs *in, int c, int for_backwar
 
 /* ---------------------------------------------------------------- z = sigmoid(W_pre x + b_pre) */
 
-/* exp(-a) as 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. Beyond the bounds 2^n is 0 or infinite. */
-INLINE Vec exp_minus(Vec a) {
-    Vec x = -a;
-    x = choose(x < -88.1f, fill(-88.1f), x);
-    x = choose(x > 88.8f, fill(88.8f), x);
-    Vec scaled = choose(x == x, x * 1.44269504f, fill(0.0f)); /* a NaN has no integer; it survives in x */
-    Ints n = span_whole(scaled + choose(scaled < 0.0f, fill(-0.5f), fill(0.5f)));
-    Vec nf = span_real(n), r = (x - nf * 0.693359375f) + nf * 2.12194440e-4f;
-    Vec y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
-    y = y * r * r + r + 1.0f;
-    return y * (Vec)((n + 127) << 23);
-}
-
 /* z, and for the backward pass its slope behind it. Near z = 1 the slope z (1 - z) would be lost to rounding. */
 INLINE void put_sigmoid(float *z, int width, Vec a, const int for_backward) {
-    Vec e = exp_minus(a), value = 1.0f / (1.0f + e);
+    Vec e = span_exp_minus(a), value = 1.0f / (1.0f + e);
     store(z, value);
     if (for_backward) store(z + width, choose(e < 1.0f, e * value * value, value * (1.0f - value)));
 }

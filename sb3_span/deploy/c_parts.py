@@ -1,0 +1,52 @@
+"""
+Pieces of C for an exported policy: the functions it calls, copied out of C files, and nothing else.
+
+The basis functions and the exponential are those of the training kernel. An exported policy is one pair of files, so it cannot
+include theirs; and compilers warn of functions that nobody calls.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent / "c"
+KERNEL = Path(__file__).parents[1] / "nn" / "native"
+FILES = (HERE / "scalar.h", KERNEL / "span_spline.h", KERNEL / "span_exp.h", HERE / "policy_parts.h")
+
+# A macro, or a function that starts with "static" or "SPAN_INLINE" and ends with its line or with a line "}". The comment
+# right above belongs to it.
+PART = re.compile(
+    r"^(?P<comment>/\*(?:(?!\*/).)*\*/\n)?"
+    r"(?P<code>#define (?P<macro>\w+)(?=[ (])[^\n]+|"
+    r"(?:static|SPAN_INLINE) [^;{]*?(?P<function>\w+)\([^{]*\{(?:[^\n]*\}$|.*?^\}$))",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+@cache
+def all_parts() -> dict[str, str]:
+    """
+    :return: Every macro and function by its name, in an order in which each comes after those it uses
+    """
+    found: dict[str, str] = {}
+    for file in FILES:
+        for match in PART.finditer(file.read_text()):
+            # The first one counts: scalar.h leaves it to the compiler what to inline.
+            found.setdefault(match["macro"] or match["function"], (match["comment"] or "") + match["code"])
+    return found
+
+
+def needed_parts(code: str) -> list[str]:
+    """
+    :param code: C code that calls some of the functions
+    :return: Those macros and functions, and what they use themselves
+    """
+    parts = all_parts()
+    needed: set[str] = set()
+    todo = [code]
+    while todo:
+        for word in re.findall(r"\w+", todo.pop()):
+            if word in parts and word not in needed:
+                needed.add(word)
+                todo.append(re.sub(r"/\*.*?\*/", "", parts[word], flags=re.DOTALL))
+    return [text for name, text in parts.items() if name in needed]

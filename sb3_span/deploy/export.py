@@ -1,0 +1,109 @@
+"""Export, check, write: in this order, so that what is on disk has been checked."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from sb3_span.deploy.c_code import write_c
+from sb3_span.deploy.compiled import CompiledPolicy
+from sb3_span.deploy.policy import DeterministicPolicy
+from sb3_span.deploy.verify import TOLERANCE, Verification, verify
+from sb3_span.files import written_whole
+
+
+def export_c(
+    model: BaseAlgorithm | BasePolicy,
+    output: Path | str,
+    vecnormalize: VecNormalize | None = None,
+    env: EnvSpec | str | None = None,
+    int8: bool = False,
+) -> Verification:
+    """
+    Write a policy's deterministic action as C99: ``policy.h`` and ``policy.c``.
+
+    The code is compiled and compared with ``predict`` first; if it differs by more than 1e-5 of the action's range, nothing is
+    written.
+
+    :param model: A model of Stable-Baselines3 or sb3-contrib, or its policy
+    :param output: The folder for the two files
+    :param vecnormalize: The statistics of its observations. None takes those of the model's own environment, if it has any
+    :param env: The environment to record observations from for the comparison: its id or specification. None takes one like
+        the model's own if it has any, and random observations otherwise
+    :param int8: Store weights in bytes, a quarter of the size. Actions then differ from those of ``predict`` by as much as the
+        comparison says, and nothing is too much
+    :return: What the comparison has found
+    """
+    folder = _check_folder(output)
+    policy, env = _prepare(model, vecnormalize, env)
+    with CompiledPolicy(policy, write_c(policy, "", int8)) as compiled:
+        verification = verify(policy, compiled, env, "The exported C", np.inf if int8 else TOLERANCE)
+    _write(folder, {name: text.encode() for name, text in write_c(policy, str(verification), int8).items()})
+    return verification
+
+
+def export_onnx(
+    model: BaseAlgorithm | BasePolicy,
+    output: Path | str,
+    vecnormalize: VecNormalize | None = None,
+    env: EnvSpec | str | None = None,
+) -> Verification:
+    """
+    Write a policy's deterministic action as ONNX: ``policy.onnx``.
+
+    Arguments and check are those of :func:`export_c`, without ``int8``.
+    """
+    from sb3_span.deploy.onnx_export import OnnxPolicy, add_note, build_onnx
+
+    folder = _check_folder(output)
+    policy, env = _prepare(model, vecnormalize, env)
+    graph = build_onnx(policy)
+    verification = verify(policy, OnnxPolicy(policy, graph), env, "The exported ONNX graph")
+    add_note(graph, "check", str(verification))
+    _write(folder, {"policy.onnx": graph.SerializeToString()})
+    return verification
+
+
+def _prepare(
+    model: BaseAlgorithm | BasePolicy, vecnormalize: VecNormalize | None, env: EnvSpec | str | None
+) -> tuple[DeterministicPolicy, EnvSpec | str | None]:
+    if isinstance(model, BaseAlgorithm):
+        vecnormalize = vecnormalize or model.get_vec_normalize_env()
+        env = _like(model.env) if env is None and model.env is not None else env
+    return DeterministicPolicy(model, vecnormalize), env
+
+
+def _like(env: VecEnv) -> EnvSpec | None:
+    """A recipe for environments like the model's own, which is in the middle of something; None where there is none."""
+    spec = env.get_attr("spec")[0]
+    if spec is None:
+        return None
+    # SB3's Monitor cannot be made from a specification, and is of no use here.
+    wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
+    return dataclasses.replace(spec, additional_wrappers=wrappers)
+
+
+def _check_folder(output: Path | str) -> Path:
+    """Before anything is computed: whether the result could be written."""
+    folder = Path(output)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ValueError(f"{folder} cannot be a folder, because {existing} is a file. Name another folder.")
+    if not os.access(existing, os.W_OK):
+        raise ValueError(f"{existing} is not writable. Name another folder, or change its permissions.")
+    return folder
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            with written_whole(folder / name) as path:
+                path.write_bytes(content)
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to: {error.strerror or error}.") from error

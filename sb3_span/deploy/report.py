@@ -1,0 +1,119 @@
+"""What SPAN and the MLP of the same size need on a small device: bytes, instructions, time."""
+
+import csv
+import io
+import shlex
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sb3_span.deploy.c_code import write_c
+from sb3_span.deploy.compiled import CompiledPolicy
+from sb3_span.deploy.device import missing_tools, run_on_device
+from sb3_span.deploy.observations import make_observations
+from sb3_span.deploy.policy import DeterministicPolicy
+from sb3_span.files import write_text
+from sb3_span.machine import machine
+from sb3_span.speed.training import drift_scales
+from sb3_span.zoo import make_agent
+
+ENVIRONMENTS = ("CartPole-v1", "LunarLander-v3", "Hopper-v5", "HalfCheetah-v5")
+ROUNDS = 20
+NETWORKS = {"SPAN": "span.yml", "MLP": "mlp.yml"}
+MEASURES = {"flash": "flash (B)", "ram": "RAM (B)", "instructions": "instructions", "ns": "ns here"}
+
+
+def write_device_report(output: Path, hyperparams: Path) -> None:
+    """
+    Measure both networks for four environments, print the table and write ``deploy.csv`` and ``deploy.md``.
+
+    Agents are as they are before training, but for the scales of the kernel basis, which are brought to where training brings
+    them: sizes and instructions do not depend on the other weights.
+
+    :param output: Folder for the two files
+    :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
+    """
+    if missing := missing_tools():
+        raise ValueError(f"--report needs an emulated device: {missing}.")
+    for name in NETWORKS.values():
+        if not (hyperparams / name).is_file():
+            raise ValueError(
+                f"There is no {hyperparams / name}. Run this in the repository's root, or name the folder with --hyperparams."
+            )
+    rows = []
+    for env_id in ENVIRONMENTS:
+        rows += [measure(env_id, network, hyperparams / file) for network, file in NETWORKS.items()]
+    table = _markdown(rows)
+    where = f"Nanoseconds: {machine()['processor']}, one thread, compiled with -O2, the median of {ROUNDS} rounds."
+    command = shlex.join(["sb3-span", "export", "--report", "--output", str(output)])
+    device = (
+        "Flash, RAM (static and stack) and instructions: Cortex-M4F, compiled with -Os, run under qemu (mps2-an386) on 1,000 "
+        "observations of the environment. Agents are untrained, with the scales of their bumps where training brings them."
+    )
+    write_text(output / "deploy.md", f"Measured with `{command}`. {device} {where}\n\n{table}")
+    write_text(output / "deploy.csv", _csv(rows))
+    _print(rows, f"{device} {where}")
+    print(f"Written: {output / 'deploy.md'}, {output / 'deploy.csv'}")
+
+
+def measure(env_id: str, network: str, hyperparams: Path) -> dict[str, Any]:
+    """
+    :param env_id: The environment
+    :param network: Its name in the table
+    :param hyperparams: The Zoo file with its shape
+    :return: One row of the table
+    """
+    agent = make_agent(hyperparams, env_id, seed=0)
+    drift_scales(agent.policy)
+    policy = DeterministicPolicy(agent)
+    files = write_c(policy, "an untrained policy, to be measured")
+    observations = make_observations(policy, env_id)[0][0]
+    with CompiledPolicy(policy, files, ROUNDS) as compiled:
+        here = compiled.act(observations)
+    device = run_on_device(policy, files, observations)
+    if (device.actions != here.actions).any():
+        raise ValueError(f"{network} for {env_id} acts differently on the device and here. Please report it.")
+    assert agent.env is not None
+    agent.env.close()
+    return {
+        "environment": env_id,
+        "network": network,
+        "flash": device.flash,
+        "ram": device.ram,
+        "instructions": round(device.instructions),
+        "ns": round(here.ticks),
+    }
+
+
+def _cells(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """The table's rows: each environment's networks, then what SPAN needs relative to the MLP."""
+    cells = []
+    for span, mlp in zip(rows[::2], rows[1::2], strict=True):
+        for row in (span, mlp):
+            cells.append([row["environment"], row["network"], *(f"{row[name]:,}" for name in MEASURES)])
+        ratios = (f"{span[name] / mlp[name]:.2f}" for name in MEASURES)
+        cells.append(["", "SPAN / MLP", *ratios])
+    return cells
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    header = ["environment", "network", *MEASURES.values()]
+    lines = [header, ["---"] * len(header), *_cells(rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _print(rows: list[dict[str, Any]], caption: str) -> None:
+    table = Table("", "", *MEASURES.values(), title="A policy on a small device", caption=caption)
+    for cells in _cells(rows):
+        table.add_row(*cells, end_section=not cells[0])
+    Console().print(table)

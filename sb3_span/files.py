@@ -1,0 +1,34 @@
+"""Files that are there complete or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(text)
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """
+    A file that is there complete or, whatever happens, not at all.
+
+    :param path: The file to write
+    :return: Where to write it meanwhile
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        temporary.chmod(0o644)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

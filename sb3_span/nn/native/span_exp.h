@@ -1,0 +1,25 @@
+/* The exponential function, as exact as the float that it returns. For one number or a vector of numbers: who includes this
+ * file defines what span_spline.h asks for and includes that first, and one more:
+ *   span_power_of_two(n)        2^n as a Real, for whole n from -127 (which gives 0) to 128 (infinity)
+ */
+#ifndef SPAN_EXP_H
+#define SPAN_EXP_H
+
+/* exp(-a) as 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. Beyond the bounds 2^n is 0 or infinite. */
+SPAN_INLINE Real span_exp_minus(Real a) {
+    Real x = -a;
+    x = span_select(x < -88.1f, span_fill(-88.1f), x);
+    x = span_select(x > 88.8f, span_fill(88.8f), x);
+    Real scaled = span_select(x == x, x * 1.44269504f, span_fill(0.0f)); /* a NaN has no integer; it survives in x */
+    Whole n = span_whole(scaled + span_select(scaled < 0.0f, span_fill(-0.5f), span_fill(0.5f)));
+    Real nf = span_real(n), r = (x - nf * 0.693359375f) + nf * 2.12194440e-4f;
+    Real y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    return y * span_power_of_two(n);
+}
+
+#endif

@@ -1,0 +1,42 @@
+"""Models that act as if they were trained: every parameter has moved, and actions differ from observation to observation."""
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3 import PPO
+
+from sb3_span.deploy.policy import DeterministicPolicy
+from tests.policies.envs import make
+from tests.policies.models import make_model
+from tests.policies.models import observations as draw
+
+
+def lively(algo=PPO, observations="vector", actions="box", **kwargs):
+    """
+    :param algo: The algorithm
+    :param observations: Name of an observation space in ``OBSERVATIONS``
+    :param actions: Name of an action space in ``ACTIONS``
+    :param kwargs: As for ``make_model``
+    """
+    env = kwargs.pop("env", None) or make(observations, actions)
+    model = make_model(algo, env, learn=False, **kwargs)
+    generator = th.Generator().manual_seed(0)
+    with th.no_grad():
+        for parameter in model.policy.parameters():
+            parameter += 0.3 * th.randn(parameter.shape, generator=generator)
+    if not isinstance(model.action_space, spaces.Box):
+        balance(model)
+    seen = draw(model, 200)
+    assert len(np.unique(model.predict(seen, deterministic=True)[0], axis=0)) > 1
+    return model
+
+
+@th.no_grad()
+def balance(model) -> None:
+    """No action is the best everywhere: the mean scores over many observations become the same."""
+    policy = DeterministicPolicy(model)
+    seen = draw(model, 200)
+    tensors = {key: th.as_tensor(value) for key, value in seen.items()} if isinstance(seen, dict) else th.as_tensor(seen)
+    mean = policy(tensors)[1].mean(0)
+    bias = [module for module in policy.network.modules() if getattr(module, "bias", None) is not None][-1].bias
+    bias -= mean.repeat(bias.numel() // len(mean)).view_as(bias)  # QR-DQN has one for each quantile

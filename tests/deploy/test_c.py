@@ -1,0 +1,189 @@
+"""
+The exported C acts as ``predict`` does. Every export checks itself, with the compiled code: here that is done for all kinds of
+policies, and the check itself is checked.
+"""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import torch as th
+from sb3_contrib import QRDQN, TQC, MaskablePPO
+from stable_baselines3 import DQN, PPO, SAC, TD3
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+from torch import nn
+
+from sb3_span.deploy import export, export_c
+from sb3_span.deploy.c_code import write_c
+from sb3_span.deploy.compiled import CompiledPolicy
+from sb3_span.deploy.observations import TOTAL
+from sb3_span.deploy.policy import DeterministicPolicy
+from sb3_span.policies.extractors import SPANFeaturesExtractor
+from tests.deploy.models import lively
+from tests.policies.models import ALGORITHMS, name
+
+MLP = dict(policy="MlpPolicy", span_arch=None)
+
+
+def check(model, folder, **kwargs):
+    verification = export_c(model, folder, **kwargs)
+    assert verification.observations == TOTAL
+    assert str(verification) in re.sub(r"\s+(\*\s+)?", " ", (folder / "policy.h").read_text())
+    return verification
+
+
+@pytest.mark.parametrize("algo", [algo for algo in ALGORITHMS if algo.__name__ != "RecurrentPPO"], ids=name)
+def test_every_algorithm(algo, tmp_path):
+    discrete = algo in (DQN, QRDQN, MaskablePPO)
+    verification = check(lively(algo, actions="discrete" if discrete else "box"), tmp_path)
+    assert verification.discrete == discrete
+
+
+@pytest.mark.parametrize("actions", ["discrete", "multidiscrete", "multibinary"])
+def test_action_spaces(actions, tmp_path):
+    check(lively(actions=actions), tmp_path)
+
+
+@pytest.mark.parametrize("observations", ["float64", "matrix", "small image", "discrete", "multidiscrete", "multibinary"])
+def test_observation_spaces(observations, tmp_path):
+    check(lively(observations=observations), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "span_arch",
+    [
+        *(dict(basis="bspline", degree=degree, nelems=2) for degree in (1, 2, 3, 5)),
+        *(dict(preprocess=preprocess) for preprocess in ("layernorm", "batchnorm", "minmax", "none")),
+        dict(latent_dim=7, nelems=9),
+        dict(pi=dict(nmodes=4), vf=dict(nmodes=2)),
+    ],
+    ids=str,
+)
+def test_networks(span_arch, tmp_path):
+    model = lively(span_arch=span_arch)
+    model.learn(32)  # moves the statistics of batchnorm and minmax
+    check(model, tmp_path)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 0.9, -4.0, 40.0])
+def test_bumps_of_any_width(scale, tmp_path):
+    """None of the bumps beyond those that are evaluated is above zero."""
+    model = lively(span_arch=dict(nelems=6))
+    model.policy.mlp_extractor.pi_vf.scale.data[0, 1:] = scale
+    check(model, tmp_path)
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.SiLU, nn.Sigmoid], ids=name)
+def test_mlps(activation, tmp_path):
+    check(lively(SAC, policy_kwargs=dict(net_arch=[8, 5], activation_fn=activation), **MLP), tmp_path)
+
+
+@pytest.mark.parametrize("algo", [PPO, TD3, TQC, DQN], ids=name)
+def test_mlps_of_other_algorithms(algo, tmp_path):
+    kwargs = dict(actions="discrete" if algo is DQN else "box", policy_kwargs=dict(net_arch=[8]), **MLP)
+    check(lively(algo, **kwargs), tmp_path)
+
+
+@pytest.mark.parametrize("algo, squash", [(PPO, True), (PPO, False), (SAC, True)], ids=name)
+def test_gsde(algo, squash, tmp_path):
+    policy_kwargs = dict(squash_output=squash) if algo is PPO else {}
+    check(lively(algo, use_sde=True, policy_kwargs=policy_kwargs), tmp_path)
+
+
+def test_features_extractor(tmp_path):
+    options = dict(features_extractor_class=SPANFeaturesExtractor, features_extractor_kwargs=dict(span_arch=dict(nmodes=4)))
+    check(lively(policy_kwargs=dict(net_arch=[5], **options), **MLP), tmp_path)
+
+
+def test_vecnormalize_and_recorded_observations(tmp_path):
+    """Means that are large next to the spread would lose their digits in single precision."""
+    env = VecNormalize(make_vec_env("Pendulum-v1"), clip_obs=3.0)
+    model = lively(SAC, env=env)
+    env.obs_rms.mean[:] = [0.3, -0.1, 1234.56789]
+    env.obs_rms.var[:] = [0.5, 0.4, 1e-2]
+    verification = check(model, tmp_path)
+    assert verification.recorded == TOTAL // 2
+    assert "VecNormalize" in (tmp_path / "policy.h").read_text()
+    assert "1234.56" in (tmp_path / "policy.c").read_text()
+
+
+def test_wrong_code_is_noticed_and_not_written(tmp_path, monkeypatch):
+    correct = export.write_c
+
+    def wrong(*args):
+        files = correct(*args)
+        return {**files, "policy.c": files["policy.c"].replace("0.5f * (", "0.5001f * (")}
+
+    monkeypatch.setattr(export, "write_c", wrong)
+    with pytest.raises(ValueError, match="does not act as predict"):
+        export_c(lively(SAC), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_not_finite(tmp_path):
+    model = lively()
+    model.policy.action_net.weight.data[0, 0] = np.nan
+    with pytest.raises(ValueError, match="weight that is not finite"):
+        export_c(model, tmp_path)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("algo, actions", [(SAC, "box"), (PPO, "multidiscrete")], ids=name)
+def test_clean_self_contained_and_without_heap(compiler, algo, actions, tmp_path):
+    if not shutil.which(compiler):
+        pytest.skip(f"there is no {compiler} here")
+    export_c(lively(algo, actions=actions), tmp_path)
+    source = (tmp_path / "policy.c").read_text()
+    assert set(re.findall(r"#include (.*)", source + (tmp_path / "policy.h").read_text())) <= {'"policy.h"', "<stdint.h>"}
+    strict = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wunused-function", "-Wdouble-promotion", "-O2"]
+    subprocess.run([compiler, *strict, "-c", "policy.c"], cwd=tmp_path, check=True)
+    symbols = subprocess.run(["nm", "policy.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    kinds = {line.split()[-1]: line.split()[-2] for line in symbols.splitlines()}
+    # Nothing from outside but what the compiler may want for copying, no memory that is written to.
+    assert {symbol for symbol, kind in kinds.items() if kind == "U"} <= {"memcpy", "memset", "_GLOBAL_OFFSET_TABLE_"}
+    assert not set(kinds.values()) & set("bBdDC")
+
+
+def test_a_nan_does_not_run_out_of_the_tables(tmp_path):
+    """What comes out is a NaN, as from predict, and not what lies in memory elsewhere; likewise for the infinite."""
+    policy = DeterministicPolicy(lively(TD3))
+
+    strange = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 1e30]], np.float32)
+    with CompiledPolicy(policy, write_c(policy, "")) as compiled:
+        actions = compiled(strange)
+    np.testing.assert_allclose(actions, policy.predict(strange), atol=1e-5)
+    assert np.isnan(actions[0]).all()
+
+
+def test_scores_for_those_who_mask(tmp_path):
+    """``policy_scores`` is what ``policy_act`` decides by."""
+    model = lively(MaskablePPO, actions="discrete")
+    export_c(model, tmp_path)
+    observation = np.array([0.3, -0.2, 0.9], np.float32)
+    main = '#include <stdio.h>\n#include "policy.h"\nint main(void) { float o[] = {0.3f, -0.2f, 0.9f}, s[POLICY_SCORES_SIZE];'
+    main += 'policy_scores(o, s); for (int i = 0; i < POLICY_SCORES_SIZE; i++) printf("%.7g ", s[i]); return 0; }'
+    (tmp_path / "main.c").write_text(main)
+    subprocess.run(["cc", "-std=c99", "main.c", "policy.c", "-o", "main"], cwd=tmp_path, check=True)
+    out = subprocess.run(["./main"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    distribution = model.policy.get_distribution(th.as_tensor(observation[None]))
+    expected = distribution.distribution.logits[0].detach().numpy()
+    scores = np.array(out.split(), float)
+    np.testing.assert_allclose(scores - scores[0], expected - expected[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("algo, arch", [(SAC, {}), (PPO, dict(basis="bspline", degree=3)), (PPO, None)], ids=str)
+def test_weights_in_bytes(algo, arch, tmp_path):
+    """A quarter of the size, an error that is small, and said."""
+    mlp = dict(policy="MlpPolicy", policy_kwargs=dict(net_arch=[12, 12]))
+    kwargs = dict(span_arch=arch, **(mlp if arch is None else {}))
+    export_c(lively(algo, **kwargs), tmp_path / "float")
+    verification = check(lively(algo, **kwargs), tmp_path / "int8", int8=True)
+    assert 1e-5 < verification.largest < 0.05
+    constants = [
+        int(re.search(r"([\d,]+) bytes of constants", (tmp_path / kind / "policy.h").read_text())[1].replace(",", ""))
+        for kind in ("int8", "float")
+    ]
+    assert constants[0] < 0.6 * constants[1]

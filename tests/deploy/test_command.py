@@ -1,0 +1,63 @@
+"""``sb3-span export``, as people call it."""
+
+import re
+
+import pytest
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from sb3_span.cli import main
+from sb3_span.deploy import report
+from sb3_span.deploy.device import missing_tools
+from tests.deploy.models import lively
+
+
+def test_zip(tmp_path, capsys):
+    lively(PPO, actions="discrete").save(tmp_path / "model.zip")
+    main(["export", str(tmp_path / "model.zip"), "--format", "c", "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert "random observations only" in printed and "10,000 observations" in printed
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["policy.c", "policy.h"]
+
+
+def test_vecnormalize_and_environment(tmp_path, capsys):
+    model = lively(SAC, env=VecNormalize(make_vec_env("Pendulum-v1")))
+    model.save(tmp_path / "model.zip")
+    model.env.save(str(tmp_path / "normal.pkl"))
+    options = ["--vecnormalize", str(tmp_path / "normal.pkl"), "--env", "Pendulum-v1"]
+    main(["export", str(tmp_path / "model.zip"), *options, "--output", str(tmp_path / "out")])
+    assert "with its VecNormalize statistics: 10,000 observations, 5,000 of them recorded" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["none.zip"], "There is no"),
+        ([], "Name a model to export"),
+        (["model.zip", "--report"], "Name a model to export, or --report"),
+        (["model.zip", "--format", "onnx", "--int8"], "--int8 is for --format c"),
+        (["model.zip", "--env", "CartPole-v1"], "--env CartPole-v1: CartPole-v1 shows"),
+        (["model.zip", "--env", "NoSuch-v0"], "--env NoSuch-v0: NoSuch-v0 cannot be made"),
+    ],
+)
+def test_errors(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lively().save("model.zip")
+    with pytest.raises(SystemExit, match=re.escape(f"sb3-span export: {message}")):
+        main(["export", *arguments, "--output", "out"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(missing_tools() is not None, reason=str(missing_tools()))
+def test_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "ENVIRONMENTS", ("CartPole-v1",))
+    main(["export", "--report", "--output", str(tmp_path)])
+    rows = [line.split(",") for line in (tmp_path / "deploy.csv").read_text().splitlines()]
+    assert rows[0] == ["environment", "network", "flash", "ram", "instructions", "ns"]
+    span, mlp = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
+    # 44 and 43 floats; what else is in the flash is code.
+    assert 44 * 4 < int(span["flash"]) < 1_000 and 43 * 4 < int(mlp["flash"]) < 1_000
+    assert int(span["instructions"]) < 2 * int(mlp["instructions"])
+    assert "sb3-span export --report" in (tmp_path / "deploy.md").read_text()
+    assert "SPAN / MLP" in capsys.readouterr().out
