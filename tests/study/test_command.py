@@ -203,12 +203,15 @@ def test_a_full_disk(start, tmp_path, small_disk, capsys):
     ballast.write_bytes(bytes(5_300_000))
     big = sac_run(400, policy_kwargs={"span_arch": {"nmodes": 200, "nelems": 50}})
     small = ppo_run(400)
-    assert not start(big, small)
-    assert "No space left on device" in " ".join(capsys.readouterr().out.split())
+    # With the database on the same disk the workers would wait until there is room again.
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    assert not start(big, small, storage=storage)
+    output = "".join(capsys.readouterr().out.split())
+    assert "Nospaceleftondevice" in output and str(small_disk / "runs" / big.key) in output
     assert read_record(small_disk / "runs" / small.key).finished
     ballast.unlink()
-    main(["study", "retry", "--folder", str(small_disk)])
-    assert start()
+    main(["study", "retry", "--folder", str(small_disk), "--storage", storage])
+    assert start(storage=storage)
     assert_complete(small_disk, big, small)
 
 
