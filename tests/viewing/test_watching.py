@@ -63,7 +63,7 @@ def test_errors(model, tmp_path):
 
 
 # What a good agent gets, in a few episodes.
-GOOD = {"Acrobot-v1": -100, "CartPole-v1": 500, "InvertedPendulum-v5": 1000, "Pendulum-v1": -200}
+GOOD = {"Acrobot-v1": -100, "CartPole-v1": 500, "InvertedPendulum-v5": 1000, "LunarLander-v3": 200, "Pendulum-v1": -200}
 
 
 @pytest.mark.parametrize("env_id", GOOD)
