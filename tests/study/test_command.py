@@ -118,9 +118,17 @@ def test_everything_killed_and_the_command_given_again(start, tmp_path):
     np.testing.assert_array_equal(after.returns[: len(before.steps)], before.returns)
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(start, tmp_path, capsys):
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal: what a shell starts in the background ignores it, these tests perhaps too."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, previous)
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(start, tmp_path, capsys, ctrl_c):
     run, folder = sac_run(1000), tmp_path / "out"
-    saboteur = in_the_middle(folder, run, lambda: os.kill(os.getpid(), signal.SIGINT))
+    saboteur = in_the_middle(folder, run, ctrl_c)
     assert not start(run)
     saboteur.join()
     assert "saved, goes on with the same command" in capsys.readouterr().out
