@@ -60,10 +60,11 @@ def verify(
     largest, differing = 0.0, 0
     for batch in batches:
         difference, count = compare(policy, batch, policy.predict(batch), act(batch))
-        largest, differing = max(largest, difference), differing + count
+        # numpy's maximum keeps a NaN, Python's max may lose it
+        largest, differing = float(np.maximum(largest, difference)), differing + count
     observations = sum(_length(batch) for batch in batches)
     verification = Verification(observations, recorded, differing, largest, discrete)
-    if not largest <= tolerance:  # a NaN is not either
+    if not largest <= tolerance:  # nor is a NaN
         raise ValueError(
             f"{what} does not act as predict does, so nothing was written. {verification}; {tolerance} is allowed. Very "
             "large weights or observations that are not normalised lose single precision; please report it otherwise."

@@ -21,6 +21,7 @@ from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.observations import TOTAL
 from sb3_span.deploy.policy import DeterministicPolicy
+from sb3_span.deploy.verify import verify
 from sb3_span.policies.extractors import SPANFeaturesExtractor
 from tests.deploy.models import lively
 from tests.policies.models import ALGORITHMS, name
@@ -121,6 +122,18 @@ def test_wrong_code_is_noticed_and_not_written(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="does not act as predict"):
         export_c(lively(SAC), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("actions", ["box", "discrete"])
+def test_wrong_actions_are_noticed(actions):
+    policy = DeterministicPolicy(lively(actions=actions))
+
+    def act(observation):
+        chosen = policy.predict(observation)
+        return np.full_like(chosen, np.nan) if actions == "box" else 1 - chosen
+
+    with pytest.raises(ValueError, match="does not act as predict"):
+        verify(policy, act, None, "This")
 
 
 def test_not_finite(tmp_path):

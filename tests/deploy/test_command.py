@@ -10,7 +10,9 @@ from stable_baselines3.common.vec_env import VecNormalize
 from sb3_span.cli import main
 from sb3_span.deploy import report
 from sb3_span.deploy.device import missing_tools
+from sb3_span.study.run import train
 from tests.deploy.models import lively
+from tests.study.runs import ppo_run
 
 
 def test_zip(tmp_path, capsys):
@@ -28,6 +30,13 @@ def test_vecnormalize_and_environment(tmp_path, capsys):
     options = ["--vecnormalize", str(tmp_path / "normal.pkl"), "--env", "Pendulum-v1"]
     main(["export", str(tmp_path / "model.zip"), *options, "--output", str(tmp_path / "out")])
     assert "with its VecNormalize statistics: 10,000 observations, 5,000 of them recorded" in capsys.readouterr().out
+
+
+def test_a_run_of_a_study(tmp_path, capsys):
+    run = ppo_run()
+    train(run, tmp_path / "runs" / "one")
+    main(["export", str(tmp_path / "runs" / "one"), "--output", str(tmp_path / "out")])
+    assert "10,000 observations, 5,000 of them recorded from the environment" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +128,12 @@ def test_folder_that_cannot_be_written(tmp_path):
     for output in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ValueError, match="is a file"):
             export_c(lively(), output)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system here that nobody can write to")
+def test_file_system_that_cannot_be_written():
+    with pytest.raises(ValueError, match="is not writable|cannot be written to"):
+        export_c(lively(), "/proc/policy")
 
 
 def test_no_compiler(tmp_path, monkeypatch):
