@@ -95,7 +95,11 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     gather = commands.add_parser("gather", help="bring the runs of several machines together")
     gather.add_argument("sources", type=Path, nargs="+", help="folders of the same study")
     gather.set_defaults(run=_study_gather)
-    for command in (run, status, retry, gather):
+    search = commands.add_parser("search", help="search for settings: the same number of trials for each method")
+    search.add_argument("file", type=Path, help="a study's file with the key 'search', such as zoo_configs/search/ppo.yml")
+    search.add_argument("--trials", type=int, default=30, help="trials for each method")
+    search.set_defaults(run=_study_search)
+    for command in (run, status, retry, gather, search):
         command.add_argument("--folder", type=Path, required=True, help="the study's folder")
     for command in (run, status, retry):
         command.add_argument(
@@ -117,6 +121,12 @@ def _study_run(args: argparse.Namespace) -> None:
 
     if not run_study(args.file, args.folder, args.storage, args.workers):
         sys.exit(1)
+
+
+def _study_search(args: argparse.Namespace) -> None:
+    from sb3_span.study.search import run_search
+
+    run_search(args.file, args.folder, args.trials)
 
 
 def _study_status(args: argparse.Namespace) -> None:

@@ -57,8 +57,8 @@ def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list
             ("predict", lambda: [networks.time_predict(hyperparams, rounds)]),
             ("growth", lambda: networks.time_growth(rounds)),
             ("memory", lambda: networks.measure_memory(hyperparams)),
-            ("studies", lambda: studies.time_studies(hyperparams, min(rounds, 5))),
-            ("evaluation", lambda: [studies.time_evaluation(min(rounds, 5))]),
+            ("studies", lambda: studies.time_studies(hyperparams, min(rounds, 3))),
+            ("evaluation", lambda: [studies.time_evaluation(min(rounds, 3))]),
         ],
         "networks",
         console=console,
@@ -111,13 +111,15 @@ def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     for row in results["memory"]:
         memory.add_row(row["network"], row["what"], str(row["batch"]), f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}")
 
-    around = Table("", "steps", "in a study, s", "learn, s", "study relative to learn", title="(e) A study around a run")
+    columns = ("", "steps", "in a study, s", "its records and checkpoints, s", "learn, s", "study relative to learn")
+    around = Table(*columns, title="(e) A study around a run")
     for row in results["studies"]:
-        seconds = (f"{row['study_s']:.1f}", f"{row['plain_s']:.1f}")
+        seconds = (f"{row['study_s']:.1f}", f"{row['own_s']:.2f}", f"{row['plain_s']:.1f}")
         around.add_row(row["environment"], f"{row['steps']:,}", *seconds, _ratio(row))
     evaluation = results["evaluation"][0]
     around.caption = (
         f"both with the same evaluations; {evaluation['episodes']} full episodes of {evaluation['environment']} take "
-        f"{evaluation['seconds']:.1f} s"
+        f"{evaluation['seconds']:.1f} s, of which {evaluation['environments_s']:.1f} s are the environments' and "
+        f"{evaluation['physics_s']:.1f} s MuJoCo's alone"
     )
     return [steps, critics, growth, memory, around]

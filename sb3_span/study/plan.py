@@ -17,13 +17,14 @@ from rl_zoo3.utils import ALGOS
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design"}
+STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design", "search"}
 ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "overrides"}
 METHOD_KEYS = {"hyperparams", "overrides"}
 EVALUATION_KEYS = {"every", "episodes"}
 # Not ARS, which calls back in the middle of comparing agents.
 ALGORITHMS = sorted(name for name, algo in ALGOS.items() if issubclass(algo, (OnPolicyAlgorithm, OffPolicyAlgorithm)))
 DESIGNS = ("one-factor", "full")
+RANGE_KEYS = {"low", "high", "log"}
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,14 @@ class Run:
 class Plan:
     """
     :param resolved: The study's file with the hyperparameter files read in: it stands alone
+    :param search: For each method that settings are searched for, its options and what each may be: a list of choices, or the
+        ends of a range
     """
 
     name: str
     runs: list[Run]
     resolved: dict[str, Any]
+    search: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def check_extends(self, older: "Plan", where: Path) -> None:
         """
@@ -138,9 +142,9 @@ def _read_study(study: Any, path: Path) -> Plan:
             entry, steps = entries[env], _read_steps(env, method, options, entries[env])
             for option in grid:
                 _look_up(entry, option, f"grid.{option}", method, env)
-            base = {option: _get(entry, option) for option in grid}
+            base = {option: get_option(entry, option) for option in grid}
             for cell in _cells(grid, base, design):
-                hyperparams = _replace(entry, cell)
+                hyperparams = replace_options(entry, cell)
                 hyperparams["n_timesteps"] = steps
                 runs.append(
                     Run(
@@ -166,7 +170,7 @@ def _read_study(study: Any, path: Path) -> Plan:
         env: {key: value for key, value in options.items() if key != "overrides"}
         for env, options in study["environments"].items()
     }
-    return Plan(resolved["name"], runs, resolved)
+    return Plan(resolved["name"], runs, resolved, _read_search(study.get("search", {}), methods))
 
 
 def _read_method(name: str, method: Any, environments: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
@@ -196,7 +200,7 @@ def _read_method(name: str, method: Any, environments: dict[str, Any], path: Pat
             overrides = _check_keys(f"{source}.overrides", options.get("overrides", {}), None)
             for option in overrides:
                 _look_up(result[env], option, f"{source}.overrides.{option}", name, env)
-            result[env] = _replace(result[env], overrides)
+            result[env] = replace_options(result[env], overrides)
     return result
 
 
@@ -217,6 +221,25 @@ def _read_grid(grid: Any) -> dict[str, list[Any]]:
         if not isinstance(values, list) or not values:
             raise ValueError(f"grid.{option} is {values!r}; a list of values is needed, such as [1, 3, 5]")
     return grid
+
+
+def _read_search(search: Any, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    _check_keys("search", search, set(methods))
+    for method, options in search.items():
+        for option, values in _check_keys(f"search.{method}", options, None).items():
+            where = f"search.{method}.{option}"
+            for env, entry in methods[method].items():
+                _look_up(entry, option, where, method, env)
+            if isinstance(values, list) and values:
+                continue
+            if not isinstance(values, dict) or not {"low", "high"} <= set(values) <= RANGE_KEYS:
+                raise ValueError(
+                    f"{where} is {values!r}; a list of choices is needed, or a range like {{low: 0.1, high: 10.0, log: true}}"
+                )
+            ends = values["low"], values["high"]
+            if any(isinstance(end, bool) or not isinstance(end, int | float) for end in ends) or not ends[0] < ends[1]:
+                raise ValueError(f"{where} goes from {ends[0]!r} to {ends[1]!r}; two numbers are needed, the lower one first")
+    return search
 
 
 def _cells(grid: dict[str, list[Any]], base: dict[str, Any], design: str) -> Iterator[dict[str, Any]]:
@@ -287,14 +310,16 @@ def _look_up(entry: dict[str, Any], option: str, where: str, method: str, env: s
         entry = entry[part]
 
 
-def _get(entry: dict[str, Any], option: str) -> Any:
+def get_option(entry: dict[str, Any], option: str) -> Any:
+    """An option of a Zoo file's entry by its path, such as ``span_arch.nmodes``; None where it is left out."""
     *groups, last = _parts(option)
     for group in groups:
         entry = entry[group]
     return entry.get(last)
 
 
-def _replace(entry: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+def replace_options(entry: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a Zoo file's entry with other values for some options, by their paths."""
     entry = copy.deepcopy(entry)
     for option, value in options.items():
         *groups, last = _parts(option)

@@ -72,7 +72,7 @@ class Queue:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.plan, self.heartbeat = plan, heartbeat
         self.opening = (plan, storage, heartbeat, grace)  # what another process needs to open it too
-        self._storage = _open(storage, heartbeat, grace)
+        self._storage = open_storage(storage, heartbeat, grace)
         self._study = _patiently(
             lambda: optuna.create_study(study_name=plan.name, storage=self._storage, direction="maximize", load_if_exists=True)
         )
@@ -201,7 +201,7 @@ def _error(trials: list[FrozenTrial]) -> str:
     return failed[-1].user_attrs.get("error", "") if failed else ""
 
 
-def _open(url: str, heartbeat: int, grace: int) -> RDBStorage:
+def open_storage(url: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> RDBStorage:
     connect_args = next((options for start, options in CONNECT_ARGS.items() if url.startswith(start)), {})
     options = {"connect_args": connect_args, "pool_pre_ping": True}
     try:

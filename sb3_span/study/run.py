@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch as th
 from rl_zoo3.exp_manager import ExperimentManager
+from rl_zoo3.utils import get_class_by_name
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
@@ -74,7 +75,12 @@ class StudyManager(ExperimentManager):
         self._run = run
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return copy.deepcopy(self._run.hyperparams), {}
+        hyperparams = copy.deepcopy(self._run.hyperparams)
+        policy_kwargs = hyperparams.get("policy_kwargs")
+        # The Zoo knows classes by their names everywhere but here.
+        if isinstance(policy_kwargs, dict) and isinstance(name := policy_kwargs.get("activation_fn"), str):
+            policy_kwargs["activation_fn"] = get_class_by_name(name)
+        return hyperparams, {}
 
     def create_log_folder(self) -> None:
         pass
@@ -158,7 +164,7 @@ class _Training:
         else:
             self.agent, state = loaded
             self._reached, self._seconds = state["reached"], state["train_seconds"]
-            self.agent.set_random_seed(_seed(run, self.agent.num_timesteps))
+            self.agent.set_random_seed(seed_at(run, self.agent.num_timesteps))
         self._resumed = loaded is not None
         self._rows = read_evaluations(folder, run.n_eval_episodes)
         self._since = time.perf_counter()
@@ -201,7 +207,7 @@ class _Training:
         self._checkpoints.save(self.agent, reached=self._reached, train_seconds=self._seconds)
 
     def _evaluate(self) -> None:
-        returns = evaluate(self.agent, self.eval_env, _seed(self.run, self._reached))
+        returns = evaluate(self.agent, self.eval_env, seed_at(self.run, self._reached))
         self._check_owner()
         if self._reached >= self.run.steps:
             self._write_model()
@@ -269,7 +275,7 @@ def _check_settings(run: Run, record: Record, folder: Path) -> None:
             )
 
 
-def _seed(run: Run, step: int) -> int:
+def seed_at(run: Run, step: int) -> int:
     """A seed of its own for every evaluation and every resumption of a run."""
     # A tuple of small numbers, mixed; environments of one evaluation count on from it.
     return int(np.random.SeedSequence([run.seed, step]).generate_state(1)[0] >> 1)

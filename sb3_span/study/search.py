@@ -1,0 +1,179 @@
+"""
+A search for settings: every method gets the same number of trials, each of which trains the study's runs with other settings.
+
+One Optuna study for each method, all in one database in the folder: several processes may search at once. Methods take
+turns, so that a search that is cut short has been fair.
+"""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import yaml
+from optuna.trial import FrozenTrial, TrialState
+from rich.console import Console
+from rich.table import Table
+
+from sb3_span.files import write_text
+from sb3_span.report.references import expert_scores, normalise
+from sb3_span.study.plan import Plan, get_option, read_plan, replace_options
+from sb3_span.study.queue import open_storage
+from sb3_span.study.records import Record
+from sb3_span.study.run import train
+
+# Before it gives up on bad trials, and before TPE begins to learn.
+N_RANDOM = 8
+ERROR = "error"
+OVER = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+def run_search(file: Path, folder: Path, n_trials: int) -> None:
+    """
+    Search, or go on with it, and write what was found: ``trials.csv`` and ``best.yml``.
+
+    :param file: A study's file with the key ``search``: for each method its options, and what each may be
+    :param folder: Folder for the records and the database
+    :param n_trials: Trials for each method, those that were given up on included
+    """
+    plan = read_plan(file)
+    if not plan.search:
+        raise ValueError(f"{file} has no key 'search': what to vary, for each method. See zoo_configs/search.")
+    folder.mkdir(parents=True, exist_ok=True)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = open_storage(f"sqlite:///{folder / 'search.db'}")
+    console = Console()
+    studies = {method: _open(plan, method, storage) for method in plan.search}
+    try:
+        while open_methods := [method for method, study in studies.items() if _count(study) < n_trials]:
+            method = min(open_methods, key=lambda name: _count(studies[name]))
+            objective = _Objective(plan, method, folder)
+            studies[method].optimize(objective, n_trials=1, catch=(Exception,))
+            _write(studies, folder)
+            _print(method, studies[method], console)
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+    console.print(_table(studies))
+    console.print(f"Written: {folder / 'trials.csv'}, {folder / 'best.yml'}")
+
+
+def score(env: str, record: Record) -> float:
+    """
+    How well a run did on the way: its mean return over all evaluations. Learning early counts, and so does staying there.
+
+    :return: On a scale where a random policy has 0 and the expert 1, where both are known
+    """
+    mean = record.returns.mean()
+    return float(normalise(env, mean) if env in expert_scores() else mean)
+
+
+class _Objective:
+    """The mean score of a method's runs with a trial's settings."""
+
+    def __init__(self, plan: Plan, method: str, folder: Path) -> None:
+        self._runs = [run for run in plan.runs if run.method == method]
+        self._space = plan.search[method]
+        self._folder = folder
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        options = {name: _suggest(trial, name, values) for name, values in self._space.items()}
+        scores: list[float] = []
+        for run in sorted(self._runs, key=lambda run: run.seed):
+            of_trial = dataclasses.replace(
+                run, hyperparams=replace_options(run.hyperparams, options), cell={"trial": trial.number}, base={"trial": None}
+            )
+            try:
+                record = train(of_trial, self._folder / "runs" / of_trial.key)
+            except Exception as error:  # settings with which training breaks are an answer too
+                trial.set_user_attr(ERROR, f"{run.env}, seed {run.seed}: {error!r}")
+                raise
+            scores.append(score(run.env, record))
+            trial.report(float(np.mean(scores)), len(scores))
+            if len(scores) < len(self._runs) and trial.should_prune():
+                raise optuna.TrialPruned
+        return float(np.mean(scores))
+
+
+def _suggest(trial: optuna.Trial, name: str, values: Any) -> Any:
+    if isinstance(values, list):
+        return trial.suggest_categorical(name, values)
+    whole = isinstance(values["low"], int) and isinstance(values["high"], int)
+    return trial.suggest_int(name, **values) if whole else trial.suggest_float(name, **values)
+
+
+def _open(plan: Plan, method: str, storage: optuna.storages.RDBStorage) -> optuna.Study:
+    study = optuna.create_study(
+        study_name=f"{plan.name}-{method}",
+        storage=storage,
+        direction="maximize",
+        load_if_exists=True,
+        sampler=optuna.samplers.TPESampler(n_startup_trials=N_RANDOM),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=N_RANDOM),
+    )
+    if not study.trials:  # the settings that the file starts from come first
+        run = next(run for run in plan.runs if run.method == method)
+        base = {option: get_option(run.hyperparams, option) for option in plan.search[method]}
+        study.enqueue_trial({option: value for option, value in base.items() if _allows(plan.search[method][option], value)})
+    return study
+
+
+def _allows(values: Any, value: Any) -> bool:
+    if isinstance(values, list):
+        return value in values
+    return isinstance(value, int | float) and values["low"] <= value <= values["high"]
+
+
+def _count(study: optuna.Study) -> int:
+    return sum(trial.state in OVER or ERROR in trial.user_attrs for trial in study.trials)
+
+
+def _best(study: optuna.Study, n: int) -> list[FrozenTrial]:
+    complete = study.get_trials(states=(TrialState.COMPLETE,))
+    return sorted(complete, key=lambda trial: -(trial.value if trial.value is not None else -math.inf))[:n]
+
+
+def _write(studies: dict[str, optuna.Study], folder: Path) -> None:
+    options = list(dict.fromkeys(name for study in studies.values() for trial in study.trials for name in trial.params))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["method", "trial", "state", "score", "runs", "minutes", *options, ERROR])
+    for method, study in studies.items():
+        for trial in study.trials:
+            values = list(trial.intermediate_values.values())
+            minutes = f"{trial.duration.total_seconds() / 60:.1f}" if trial.duration else ""
+            row = [method, trial.number, trial.state.name.lower(), f"{values[-1]:.4f}" if values else "", len(values), minutes]
+            chosen = [trial.params.get(name, "") for name in options]
+            writer.writerow(row + chosen + [trial.user_attrs.get(ERROR, "")])
+    write_text(folder / "trials.csv", text.getvalue())
+    best = {
+        method: {"score": found[0].value, **found[0].params} for method, study in studies.items() if (found := _best(study, 1))
+    }
+    write_text(folder / "best.yml", yaml.safe_dump(best, sort_keys=False))
+
+
+def _print(method: str, study: optuna.Study, console: Console) -> None:
+    trial = study.trials[-1]
+    value = "given up on" if trial.state == TrialState.PRUNED else trial.user_attrs.get(ERROR, "")
+    if trial.state == TrialState.COMPLETE:
+        value = f"{trial.value:.3f}"
+    console.print(f"{method} {trial.number}: {value}  {_describe(trial)}", highlight=False)
+
+
+def _table(studies: dict[str, optuna.Study]) -> Table:
+    table = Table("method", "trial", "score", "settings", title="The best of each method")
+    for method, study in studies.items():
+        for trial in _best(study, 5):
+            table.add_row(method, str(trial.number), f"{trial.value:.3f}", _describe(trial))
+        table.add_section()
+    return table
+
+
+def _describe(trial: FrozenTrial) -> str:
+    show: Callable[[Any], str] = lambda value: f"{value:.3g}" if isinstance(value, float) else str(value)  # noqa: E731
+    return ", ".join(f"{name} {show(value)}" for name, value in trial.params.items())

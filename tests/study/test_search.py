@@ -1,0 +1,131 @@
+"""A search: the same number of trials for each method, and a search that was stopped goes on."""
+
+import csv
+import dataclasses
+
+import numpy as np
+import pytest
+import yaml
+
+from sb3_span.cli import main
+from sb3_span.study import search
+from sb3_span.study.plan import read_plan
+from sb3_span.study.records import read_record
+from tests.study.runs import PPO, SPAN
+
+STUDY = {
+    "environments": {"CartPole-v1": {"algo": "ppo", "steps": 256}},
+    "methods": {
+        "span": {"hyperparams": {"CartPole-v1": {**PPO, **SPAN, "learning_rate": 0.001}}},
+        "mlp": {"hyperparams": {"CartPole-v1": {**PPO, "policy": "MlpPolicy", "policy_kwargs": {"net_arch": [4]}}}},
+    },
+    "seeds": [100, 101],
+    "evaluation": {"every": 128, "episodes": 2},
+    "search": {
+        "span": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "span_arch.nmodes": {"low": 1, "high": 3}},
+        "mlp": {"n_epochs": [1, 2], "policy_kwargs.activation_fn": ["torch.nn.Tanh", "torch.nn.ReLU"]},
+    },
+}
+
+
+def write(folder, **changes):
+    file = folder / "search.yml"
+    file.write_text(yaml.safe_dump({**STUDY, **changes}, sort_keys=False))
+    return file
+
+
+def rows(folder):
+    with (folder / "trials.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_trials_of_each_method(tmp_path, capsys):
+    arguments = ["study", "search", str(write(tmp_path)), "--folder", str(tmp_path / "found")]
+    main([*arguments, "--trials", "1"])
+    main([*arguments, "--trials", "3"])
+    found = rows(tmp_path / "found")
+    assert [row["method"] for row in found] == ["span"] * 3 + ["mlp"] * 3
+    assert {row["state"] for row in found} == {"complete"}
+    # What the file has comes first.
+    assert float(found[0]["learning_rate"]) == 0.001 and found[0]["span_arch.nmodes"] == "2"
+    assert len({row["learning_rate"] for row in found[:3]}) == 3
+    best = yaml.safe_load((tmp_path / "found" / "best.yml").read_text())
+    scores = [float(row["score"]) for row in found]
+    assert best["span"]["score"] == pytest.approx(max(scores[:3]), abs=1e-4)
+    assert best["mlp"]["score"] == pytest.approx(max(scores[3:]), abs=1e-4)
+    assert set(best["mlp"]) == {"score", "n_epochs", "policy_kwargs.activation_fn"}
+    assert "The best of each method" in capsys.readouterr().out
+    # A trial trains with its settings, and its score is what its records say.
+    folders = [tmp_path / "found" / "runs" / f"CartPole-v1__span__trial=2__seed{seed}" for seed in (100, 101)]
+    records = [read_record(folder) for folder in folders]
+    assert records[0].settings["hyperparams"]["learning_rate"] == float(found[2]["learning_rate"])
+    assert str(records[0].settings["hyperparams"]["policy_kwargs"]["span_arch"]["nmodes"]) == found[2]["span_arch.nmodes"]
+    assert float(found[2]["score"]) == pytest.approx(
+        np.mean([search.score("CartPole-v1", record) for record in records]), abs=1e-4
+    )
+
+
+def test_score():
+    record = dataclasses.make_dataclass("Record", ["returns"])
+    assert search.score("CartPole-v1", record(np.full((4, 3), 500.0))) == pytest.approx(1.0)
+    # Learning early counts.
+    early, late = np.array([[100.0], [500.0], [500.0]]), np.array([[100.0], [100.0], [500.0]])
+    assert search.score("CartPole-v1", record(early)) > search.score("CartPole-v1", record(late))
+    assert search.score("Pendulum-v1", record(np.array([[-900.0], [-100.0]]))) == -500.0
+
+
+def test_bad_trials_are_given_up_on(tmp_path, monkeypatch):
+    """From the ninth trial on a trial that starts worse than the others' median is not finished."""
+    trained = []
+
+    def train(run, folder):
+        trained.append(run.key)
+        returns = np.full((2, 2), 20.0 if len(trained) > 2 * search.N_RANDOM else 400.0)
+        return dataclasses.make_dataclass("Record", ["returns"])(returns)
+
+    monkeypatch.setattr(search, "train", train)
+    file = write(tmp_path, search={"span": STUDY["search"]["span"]})
+    search.run_search(file, tmp_path / "found", search.N_RANDOM + 1)
+    found = rows(tmp_path / "found")
+    assert [row["state"] for row in found] == ["complete"] * search.N_RANDOM + ["pruned"]
+    assert len(trained) == 2 * search.N_RANDOM + 1
+
+
+def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
+    """Training that breaks is a trial's result; one that was interrupted is not, and is made up for."""
+    outcomes = iter([ValueError("not finite"), KeyboardInterrupt(), None, None])
+
+    def train(run, folder):
+        if outcome := next(outcomes):
+            raise outcome
+        return dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 100.0))
+
+    monkeypatch.setattr(search, "train", train)
+    file = write(tmp_path, search={"span": STUDY["search"]["span"]})
+    with pytest.raises(KeyboardInterrupt):
+        search.run_search(file, tmp_path / "found", 2)
+    search.run_search(file, tmp_path / "found", 2)
+    found = rows(tmp_path / "found")
+    assert [row["state"] for row in found] == ["fail", "fail", "complete"]
+    assert "not finite" in found[0]["error"] and not found[1]["error"]
+
+
+@pytest.mark.parametrize(
+    "wanted, message",
+    [
+        ({"no": {}}, r"search has an unknown key 'no'; allowed are \['mlp', 'span'\]"),
+        ({"mlp": {"span_arch.nmodes": [1]}}, "have no 'span_arch' to vary"),
+        ({"span": {"learning_rate": 0.1}}, "search.span.learning_rate is 0.1; a list of choices is needed, or a range"),
+        ({"span": {"learning_rate": {"low": 1, "high": 2, "step": 1}}}, "a list of choices is needed, or a range"),
+        ({"span": {"learning_rate": {"low": 2, "high": 1}}}, "goes from 2 to 1; two numbers are needed, the lower one first"),
+        ({"span": {"learning_rate": {"low": "1e-4", "high": 1}}}, "two numbers are needed"),
+    ],
+)
+def test_errors_in_the_file(wanted, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read_plan(write(tmp_path, search=wanted))
+
+
+def test_nothing_to_search(tmp_path):
+    with pytest.raises(ValueError, match="has no key 'search'"):
+        search.run_search(write(tmp_path, search={}), tmp_path / "found", 1)
