@@ -48,7 +48,7 @@ def draw_mode(path: Path) -> None:
     net.coefficients.data.normal_(0.5, 1.0)
     z = th.linspace(0, 1, 201)
     with th.no_grad():
-        values = basis_values(th.stack([z, z], dim=-1)[None], net.scale, net.arch)[0]  # (B, D, N)
+        values = basis_values(th.stack([z, z], dim=-1)[None], net.scale, net.arch.nelems, net.arch.degree)[0]  # (B, D, N)
         first, second = th.einsum("bdn,dn->db", values, net.coefficients[0, :, :, 0])
         mode = net(th.cartesian_prod(z, z))[:, 0].reshape(201, 201)
     figure, axes = plt.subplots(

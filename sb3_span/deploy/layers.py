@@ -14,7 +14,7 @@ from torch import nn
 
 from sb3_span.deploy.policy import DeterministicPolicy, OneOfStack, QuantileMean
 from sb3_span.nn import SPAN
-from sb3_span.nn.preprocess import LARGEST, BatchNorm, Clamp, DenseSigmoid, MinMax, NormSigmoid
+from sb3_span.nn.preprocess import BatchNorm, Clamp, DenseSigmoid, MinMax, NormSigmoid
 from sb3_span.policies.extractors import SPANFeaturesExtractor
 
 
@@ -165,7 +165,7 @@ def _read_preprocess(module: nn.Module, index: int) -> list[Layer]:
         return [Linear(_numbers(module.weight)[index], _numbers(module.bias)[index]), sigmoid]
     if type(module) is NormSigmoid:
         own = Affine(np.zeros(module.weight.shape[1]), _numbers(module.weight)[index], _numbers(module.bias)[index])
-        return [Pointwise("clip", (-LARGEST, LARGEST)), _read_norm(module.norm), own, sigmoid]
+        return [Pointwise("clip", (-module.LARGEST, module.LARGEST)), _read_norm(module.norm), own, sigmoid]
     if type(module) is MinMax:
         low, high = _numbers(module.running_min), _numbers(module.running_max)
         known = high > low

@@ -2,8 +2,6 @@
 
 import torch as th
 
-from sb3_span.nn.arch import SPANArch
-
 
 def bspline_basis(z: th.Tensor, n_spans: int, degree: int) -> th.Tensor:
     """
@@ -47,16 +45,17 @@ def kernel_basis(z: th.Tensor, nelems: int, scale: th.Tensor) -> th.Tensor:
     return 0.5 * (1.5 - t).clamp(min=0).square() - 1.5 * (0.5 - t).clamp(min=0).square()
 
 
-def basis_values(z: th.Tensor, scale: th.Tensor | None, arch: SPANArch) -> th.Tensor:
+def basis_values(z: th.Tensor, scale: th.Tensor | None, nelems: int, degree: int) -> th.Tensor:
     """
     Evaluate the basis that a network's shape asks for.
 
     :param z: Inputs in [0, 1], shape (C, B, D)
     :param scale: The kernel basis' scales, shape (C, D); None for B-splines
-    :param arch: The network's shape
+    :param nelems: Number of elements
+    :param degree: Degree of the B-splines
     :return: Basis values, shape (C, B, D, N)
     """
     if scale is not None:
-        return kernel_basis(z, arch.nelems, scale)
+        return kernel_basis(z, nelems, scale)
     # nelems inner spans, and one more at either end.
-    return bspline_basis(z, arch.nelems + 2, arch.degree)
+    return bspline_basis(z, nelems + 2, degree)

@@ -4,11 +4,13 @@ Ways to bring an observation into [0, 1], where the splines live.
 ``dense`` is the one to use. The others are what the paper argues against, kept so that the argument can be measured.
 """
 
+from typing import Final
+
 import torch as th
 from torch import nn
 
 from sb3_span.nn.arch import SPANArch
-from sb3_span.nn.stacked import StackedLinear, pick
+from sb3_span.nn.stacked import StackedLinear, pick, stacked_linear
 
 
 def make_preprocess(arch: SPANArch, input_dim: int, n_stack: int) -> nn.Module:
@@ -33,11 +35,7 @@ class DenseSigmoid(StackedLinear):
     """``z = sigmoid(W_pre x + b_pre)``."""
 
     def forward(self, x: th.Tensor, only: int | None = None) -> th.Tensor:
-        return super().forward(x, only).sigmoid()
-
-
-# Beyond it the variance of an input overflows.
-LARGEST = 1e15
+        return stacked_linear(x, pick(self.weight, only), pick(self.bias, only)).sigmoid()
 
 
 class NormSigmoid(nn.Module):
@@ -47,6 +45,8 @@ class NormSigmoid(nn.Module):
     :param norm: Maps (B, input_dim) to the same shape
     """
 
+    LARGEST: Final = 1e15  # beyond it the variance of an input overflows
+
     def __init__(self, norm: nn.Module, input_dim: int, n_stack: int) -> None:
         super().__init__()
         self.norm = norm
@@ -55,7 +55,7 @@ class NormSigmoid(nn.Module):
 
     def forward(self, x: th.Tensor, only: int | None = None) -> th.Tensor:
         weight, bias = pick(self.weight, only), pick(self.bias, only)
-        x = x.clamp(-LARGEST, LARGEST)
+        x = x.clamp(-self.LARGEST, self.LARGEST)
         return (self.norm(x) * weight.unsqueeze(1) + bias.unsqueeze(1)).sigmoid()
 
 
@@ -63,9 +63,9 @@ class BatchNorm(nn.BatchNorm1d):
     """Uses the running statistics also in training when a batch has none to give: with one sample, or with a NaN."""
 
     def forward(self, x: th.Tensor) -> th.Tensor:
-        if self.training and (x.shape[0] < 2 or not x.isfinite().all()):
-            return nn.functional.batch_norm(x, self.running_mean, self.running_var, eps=self.eps)
-        return super().forward(x)
+        learns = self.training and x.shape[0] > 1 and bool(x.isfinite().all())
+        assert self.momentum is not None
+        return nn.functional.batch_norm(x, self.running_mean, self.running_var, None, None, learns, self.momentum, self.eps)
 
 
 class MinMax(nn.Module):
@@ -94,12 +94,11 @@ class MinMax(nn.Module):
         # 0 * x keeps a NaN a NaN.
         return z.clamp(0, 1).where(known, 0.5 + 0 * x).unsqueeze(0)
 
-    @th.no_grad()
     def _update(self, x: th.Tensor) -> None:
         # A NaN or infinite input must not spoil the bounds for good.
         finite = x.isfinite()
-        th.minimum(self.running_min, x.where(finite, float("inf")).amin(0), out=self.running_min)
-        th.maximum(self.running_max, x.where(finite, -float("inf")).amax(0), out=self.running_max)
+        self.running_min.copy_(th.minimum(self.running_min, x.where(finite, float("inf")).amin(0)))
+        self.running_max.copy_(th.maximum(self.running_max, x.where(finite, -float("inf")).amax(0)))
 
 
 class Clamp(nn.Module):

@@ -45,6 +45,7 @@ class SPAN(nn.Module):
     ) -> None:
         super().__init__()
         self.arch = arch = SPANArch.make(span_arch)
+        self._nelems, self._degree = arch.nelems, arch.degree  # numbers, which can be scripted
         self.input_dim = input_dim
         self.latent_dim = arch.resolve_latent_dim(input_dim)
         self.n_stack = n_stack
@@ -77,17 +78,19 @@ class SPAN(nn.Module):
         """
         if only is not None and not 0 <= only < len(self.coefficients):
             raise IndexError(f"only is {only}; the stack has the networks 0 to {len(self.coefficients) - 1}")
-        parameters = self._native_parameters()
-        if self.native is not None and parameters is not None and self.native.can_run(x, parameters):
-            out = self.native(x, parameters, only)
-        else:
-            scale = None if self.scale is None else pick(self.scale, only)
-            z = self.preprocess(x, only)  # (C, B, D)
-            values = basis_values(z, scale, self.arch)  # (C, B, D, N)
-            out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
-            if self.head is not None:
-                out = self.head(out, only)
-        return out[0] if self.n_stack is None or only is not None else out
+        is_single = self.n_stack is None or only is not None
+        if not th.jit.is_scripting():
+            parameters = self._native_parameters()
+            if self.native is not None and parameters is not None and self.native.can_run(x, parameters):
+                out = self.native(x, parameters, only)
+                return out[0] if is_single else out
+        scale = None if self.scale is None else pick(self.scale, only)
+        z = self.preprocess(x, only)  # (C, B, D)
+        values = basis_values(z, scale, self._nelems, self._degree)  # (C, B, D, N)
+        out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
+        if self.head is not None:
+            out = self.head(out, only)
+        return out[0] if is_single else out
 
     def _native_parameters(self) -> tuple[th.Tensor | None, ...] | None:
         """The parameters as the native kernel takes them; None when someone has put something of their own in between."""

@@ -58,7 +58,7 @@ class Network:
         :return: The spline of each dimension and mode, shape (B, D, M); the modes are its products over D
         """
         scale = None if self.span.scale is None else pick(self.span.scale, self.index)
-        values = basis_values(z.unsqueeze(0), scale, self.span.arch)[0]  # (B, D, N)
+        values = basis_values(z.unsqueeze(0), scale, self.span.arch.nelems, self.span.arch.degree)[0]  # (B, D, N)
         return th.einsum("bdn,dnm->bdm", values, self.span.coefficients[self.index])
 
     def strengths(self, x: th.Tensor) -> th.Tensor:

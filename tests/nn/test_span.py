@@ -23,7 +23,9 @@ def by_hand(net: SPAN, x: th.Tensor, network: int) -> th.Tensor:
     rows = []
     for sample in x:
         z = (w_pre @ sample + b_pre).sigmoid()
-        values = basis_values(z.expand(net.coefficients.shape[0], 1, -1), net.scale, net.arch)[network, 0]  # (D, N)
+        values = basis_values(z.expand(net.coefficients.shape[0], 1, -1), net.scale, net.arch.nelems, net.arch.degree)[
+            network, 0
+        ]  # (D, N)
         modes = []
         for j in range(net.arch.nmodes):
             mode = th.ones((), dtype=x.dtype)
@@ -101,7 +103,7 @@ def test_update_is_local_in_the_coefficients(arch):
     net = SPAN(3, {**arch, "nelems": 8})
     before = net.coefficients.detach().clone()
     x = th.randn(1, 3)
-    active = basis_values(net.preprocess(x), net.scale, net.arch)[0, 0] > 0  # (D, N)
+    active = basis_values(net.preprocess(x), net.scale, net.arch.nelems, net.arch.degree)[0, 0] > 0  # (D, N)
     assert 0 < active.sum() < active.numel()
     net(x).sum().backward()
     th.optim.Adam(net.parameters(), lr=0.1).step()
@@ -184,6 +186,20 @@ def test_can_be_traced(arch):
     traced = th.jit.trace(net, (th.randn(3, 5),))
     x = th.randn(9, 5)
     th.testing.assert_close(traced(x), net(x))
+
+
+@pytest.mark.parametrize("preprocess", ["dense", "layernorm", "batchnorm", "minmax", "none"])
+@pytest.mark.parametrize("n_stack, only", [(None, None), (2, None), (2, 1)])
+@BOTH
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
+def test_can_be_scripted(arch, n_stack, only, preprocess):
+    net = SPAN(5, {**arch, "preprocess": preprocess}, n_stack=n_stack, output_dim=1)
+    net(th.randn(20, 5))
+    scripted = th.jit.script(net)
+    scripted(th.randn(20, 5)).sum().backward()
+    assert net.coefficients.grad is not None  # the parameters are the same
+    x = th.randn(9, 5)
+    th.testing.assert_close(scripted.eval()(x, only), net.eval()(x, only), rtol=1e-4, atol=1e-5)
 
 
 def test_product_over_many_dimensions_neither_dies_nor_explodes():

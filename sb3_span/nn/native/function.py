@@ -158,7 +158,8 @@ def _is_batched(tensor: th.Tensor) -> bool:
 def _torch_forward(arch: SPANArch, tensors: Any) -> th.Tensor:
     """The same outputs by torch's operations."""
     x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
-    out = combine(basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch), coefficients, w_pre.shape[1])
+    values = basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch.nelems, arch.degree)
+    out = combine(values, coefficients, w_pre.shape[1])
     return out if head_weight is None else stacked_linear(out, head_weight, head_bias)
 
 
