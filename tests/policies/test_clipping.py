@@ -25,6 +25,22 @@ def test_step_is_that_of_the_clipped_gradient(optimizer_class):
         th.testing.assert_close(param, expected)
 
 
+@pytest.mark.parametrize("wrong", [None, float("nan"), float("inf")])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_gradients_are_those_of_torchs_function(size, wrong):
+    gradients = [size * th.randn(3, 4), size * th.randn(2), size * th.randn(())]
+    if wrong is not None:
+        gradients[0][1, 1] = wrong
+    ours, theirs = ([th.nn.Parameter(th.zeros_like(gradient)) for gradient in [*gradients, th.ones(2)]] for _ in range(2))
+    for params in (ours, theirs):  # the last one has no gradient
+        for param, gradient in zip(params, gradients, strict=False):
+            param.grad = gradient.clone()
+    clipped(th.optim.SGD)(ours, lr=1.0, max_grad_norm=0.5).step()
+    th.nn.utils.clip_grad_norm_(theirs, 0.5)
+    for our, their in zip(ours[:-1], theirs, strict=False):
+        th.testing.assert_close(our.grad, their.grad, equal_nan=True)
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"])
 def test_a_copy_still_clips(duplicate):
     param = th.nn.Parameter(th.ones(2))
