@@ -1,0 +1,80 @@
+"""The paper's IQL: a Gaussian policy whose mean and standard deviation both depend on the state, and SPAN in all roles."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from d3rlpy.algos import IQL, IQLConfig
+from d3rlpy.algos.qlearning.base import QLearningAlgoBase
+from d3rlpy.base import register_learnable
+from d3rlpy.models.builders import create_normal_policy
+from d3rlpy.models.encoders import EncoderFactory, VectorEncoderFactory, make_encoder_field
+
+from sb3_span.nn.budget import count_trainable
+from sb3_span.offline.encoder import SPANEncoderFactory
+from sb3_span.policies.options import split_by_role
+
+# d3rlpy's bounds of the log-std in IQL.
+MIN_LOGSTD, MAX_LOGSTD = -5.0, 2.0
+# SB3's names of the roles, and d3rlpy's.
+ROLES = {"pi": "actor", "qf": "critic", "vf": "value"}
+
+
+def _span_field() -> Any:
+    """A field for an encoder, as d3rlpy makes it, with the paper's SPAN as its default."""
+    metadata = make_encoder_field().metadata
+    return dataclasses.field(default_factory=lambda: SPANEncoderFactory(nmodes=15, nelems=4), metadata=metadata)
+
+
+@dataclasses.dataclass
+class SPANIQLConfig(IQLConfig):
+    """
+    d3rlpy's IQL with the paper's policy and networks: SPAN for actor, critic and value, one critic.
+
+    d3rlpy's own policy has one standard deviation for all states; here it is a second output of the actor, as in the paper.
+    With ``VectorEncoderFactory`` for the three encoders it is the paper's MLP baseline.
+    """
+
+    actor_encoder_factory: EncoderFactory = _span_field()
+    critic_encoder_factory: EncoderFactory = _span_field()
+    value_encoder_factory: EncoderFactory = _span_field()
+    n_critics: int = 1
+
+    def create(self, device: Any = False, enable_ddp: bool = False) -> "SPANIQL":
+        return SPANIQL(self, device, enable_ddp)
+
+    @staticmethod
+    def get_type() -> str:
+        return "span_iql"
+
+
+def make_config(hyperparams: Mapping[str, Any]) -> SPANIQLConfig:
+    """
+    The algorithm that an entry of ``hyperparams/offline_span.yml`` or ``offline_mlp.yml`` describes.
+
+    :param hyperparams: Fields of d3rlpy's ``IQLConfig``, and ``policy_kwargs`` with ``span_arch`` or ``net_arch``: one for all
+        networks, or one each for ``pi``, ``qf`` and ``vf``
+    """
+    options = {name: value for name, value in hyperparams.items() if name != "n_timesteps"}
+    policy_kwargs = options.pop("policy_kwargs", {})
+    allowed = [field.name for field in dataclasses.fields(SPANIQLConfig)]
+    for name in options:
+        if name not in allowed:
+            raise ValueError(f"The hyperparameters have an unknown option {name!r}; allowed are {['policy_kwargs', *allowed]}.")
+    encoders = _make_encoders(policy_kwargs)
+    return SPANIQLConfig(**options, **{f"{ROLES[role]}_encoder_factory": encoder for role, encoder in encoders.items()})
+
+
+def _make_encoders(policy_kwargs: Mapping[str, Any]) -> dict[str, EncoderFactory]:
+    if set(policy_kwargs) == {"span_arch"}:
+        archs = split_by_role(policy_kwargs["span_arch"], tuple(ROLES))
+        return {role: SPANEncoderFactory(**arch.to_dict()) for role, arch in archs.items()}
+    if set(policy_kwargs) == {"net_arch"}:
+        net_arch = policy_kwargs["net_arch"]
+        layers = net_arch if isinstance(net_arch, Mapping) else dict.fromkeys(ROLES, net_arch)
+        if set(layers) == set(ROLES):
+            return {role: VectorEncoderFactory(hidden_units=list(layers[role])) for role in ROLES}
+    raise ValueError(
+        f"policy_kwargs is {policy_kwargs!r}; it must have span_arch, such as dict(nmodes=15, nelems=4), or net_arch, such as "
+        f"[64, 64]; one for all networks, or one each for {list(ROLES)}."
+    )
