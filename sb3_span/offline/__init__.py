@@ -14,7 +14,7 @@ from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.offline.evaluation import evaluate
 from sb3_span.offline.iql import SPANIQL, SPANIQLConfig, make_config
 from sb3_span.offline.minari_data import load_minari
-from sb3_span.offline.scores import REFERENCE_SCORES, normalized_score
+from sb3_span.offline.adroit import REFERENCE_SCORES, normalized_score
 
 __all__ = [
     "REFERENCE_SCORES",

@@ -10,6 +10,8 @@ from d3rlpy.base import register_learnable
 from d3rlpy.models.builders import create_normal_policy
 from d3rlpy.models.encoders import EncoderFactory, VectorEncoderFactory, make_encoder_field
 
+from torch import nn
+
 from sb3_span.nn.budget import count_trainable
 from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.policies.options import split_by_role
@@ -78,3 +80,42 @@ def _make_encoders(policy_kwargs: Mapping[str, Any]) -> dict[str, EncoderFactory
         f"policy_kwargs is {policy_kwargs!r}; it must have span_arch, such as dict(nmodes=15, nelems=4), or net_arch, such as "
         f"[64, 64]; one for all networks, or one each for {list(ROLES)}."
     )
+
+
+class SPANIQL(IQL):
+    """The algorithm that ``SPANIQLConfig`` creates."""
+
+    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
+        super().inner_create_impl(observation_shape, action_size)
+        assert self._impl is not None
+        policy = create_normal_policy(
+            observation_shape,
+            action_size,
+            self._config.actor_encoder_factory,
+            min_logstd=MIN_LOGSTD,
+            max_logstd=MAX_LOGSTD,
+            use_std_parameter=False,
+            device=self._device,
+            enable_ddp=self._enable_ddp,
+        )
+        actor_optim = self._config.actor_optim_factory.create(
+            policy.named_modules(), lr=self._config.actor_learning_rate, compiled=self.compiled
+        )
+        # Everything else is d3rlpy's.
+        self._impl._modules = dataclasses.replace(self._impl.modules, policy=policy, actor_optim=actor_optim)
+        self._impl._checkpointer = self._impl.modules.create_checkpointer(self._device)
+
+
+def count_parameters(algo: QLearningAlgoBase) -> int:
+    """
+    The trainable parameters of an algorithm's networks, without its targets, as the paper counts them.
+
+    :param algo: An algorithm of d3rlpy whose networks are built
+    """
+    modules = vars(algo.impl.modules)
+    return count_trainable(
+        module for name, module in modules.items() if isinstance(module, nn.Module) and not name.startswith("targ_")
+    )
+
+
+register_learnable(SPANIQLConfig)

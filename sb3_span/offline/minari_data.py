@@ -10,17 +10,19 @@ import gymnasium as gym
 import minari
 import numpy as np
 from d3rlpy.constants import ActionSpace
-from d3rlpy.dataset import MDPDataset
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from minari import MinariDataset
 from minari.storage import get_dataset_path
 
+from sb3_span.offline.adroit import EPISODE_STEPS
+from sb3_span.offline.dataset import ArrayDataset
+
 # What reading a file raises that is truncated, or is not what Minari writes.
 DAMAGED = (OSError, KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RuntimeError)
 
 
-def load_minari(dataset_id: str, download: bool = False) -> tuple[MDPDataset, gym.Env]:
+def load_minari(dataset_id: str, download: bool = False) -> tuple[ArrayDataset, gym.Env]:
     """
     A data set of Minari, aligned: row by row an observation, the action taken there, its reward, and whether it ended the
     episode. The observation after an episode's last action is left out, as d3rlpy has no place for it.
@@ -83,7 +85,7 @@ def _check_spaces(data: MinariDataset) -> None:
         )
 
 
-def _align(data: MinariDataset) -> MDPDataset:
+def _align(data: MinariDataset) -> ArrayDataset:
     observations, actions, rewards, terminals, timeouts = [], [], [], [], []
     for episode in data.iterate_episodes():
         n_steps = len(episode.rewards)
@@ -111,7 +113,7 @@ def _align(data: MinariDataset) -> MDPDataset:
         )
     is_discrete = isinstance(data.action_space, spaces.Discrete)
     stacked = np.concatenate(observations)
-    return MDPDataset(
+    return ArrayDataset(
         observations=stacked if stacked.dtype == np.uint8 else stacked.astype(np.float32),  # images stay as they are
         actions=np.concatenate(actions).reshape(total, -1).astype(np.int64 if is_discrete else np.float32),
         rewards=np.concatenate(rewards).astype(np.float32),
@@ -137,7 +139,7 @@ def _make_env(data: MinariDataset) -> gym.Env:
     """
     spec = _env_spec(data)
     try:
-        return gym.make(spec.id, **spec.kwargs)
+        return gym.make(spec.id, max_episode_steps=EPISODE_STEPS.get(spec.id), **spec.kwargs)
     except gym.error.Error as error:
         raise ValueError(
             f"The data set {data.id!r} comes from {spec.id!r}, which cannot be made here: {error}. Import the package that "

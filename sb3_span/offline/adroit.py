@@ -1,6 +1,14 @@
-"""D4RL's scores of the Adroit hand: 0 for a random policy, 100 for an expert."""
+"""The tasks of the Adroit hand: how long an episode is, and D4RL's scores."""
 
 import numpy as np
+
+# Steps of an episode in D4RL. Gymnasium-Robotics has 200 for pen too, and data sets have what they were recorded with.
+EPISODE_STEPS = {
+    "AdroitHandDoor-v1": 200,
+    "AdroitHandHammer-v1": 200,
+    "AdroitHandPen-v1": 100,
+    "AdroitHandRelocate-v1": 200,
+}
 
 # By the environment, not by a data set's name: the mean return of a random policy and of D4RL's expert.
 REFERENCE_SCORES: dict[str, tuple[float, float]] = {
