@@ -10,11 +10,11 @@ except ImportError as error:
         "Install them with: pip install 'sb3_span[offline]'"
     ) from error
 
+from sb3_span.offline.adroit import REFERENCE_SCORES, normalized_score
 from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.offline.evaluation import evaluate
 from sb3_span.offline.iql import SPANIQL, SPANIQLConfig, make_config
 from sb3_span.offline.minari_data import load_minari
-from sb3_span.offline.adroit import REFERENCE_SCORES, normalized_score
 
 __all__ = [
     "REFERENCE_SCORES",

@@ -11,9 +11,9 @@ import torch as th
 
 from sb3_span.files import written_whole
 from sb3_span.offline import load_minari, make_config
+from sb3_span.offline.adroit import REFERENCE_SCORES
 from sb3_span.offline.evaluation import evaluate, make_envs
 from sb3_span.offline.iql import count_parameters
-from sb3_span.offline.adroit import REFERENCE_SCORES
 from sb3_span.study.checkpoint import DAMAGED, Checkpoints
 from sb3_span.study.plan import Run
 from sb3_span.study.training import Training, Watcher, seed_at
