@@ -60,7 +60,7 @@ def table(frame: pd.DataFrame) -> Table:
         rows.append([*about, *cells, Cell(sizes), Cell(n_seeds), Cell(short_number(head.steps)), Cell(str(head.episodes))])
     columns = ["task", "data set", *map(label, methods), "parameters", "seeds", "steps", "episodes"]
     note = (
-        "Mean and standard deviation over seeds of the normalised score: 0 for a random policy, 100 for an expert. A seed's is "
+        "Mean and deviation over seeds of the normalised score: 0 for a random policy, 100 for an expert; a seed's is "
         "that of its last evaluation. The paper's figures are for the data sets D4RL/.../...-v2 and 5 seeds."
     )
     return Table("offline_scores", "Offline scores", frame, columns, rows, note)
