@@ -25,6 +25,9 @@ def main(arguments: list[str] | None = None) -> None:
     report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
     report.set_defaults(run=_report)
 
+    offline = commands.add_parser("offline", help="IQL on data sets of Minari: training, and the table of scores")
+    _add_offline_commands(offline.add_subparsers(dest="offline_command", required=True, metavar="COMMAND"))
+
     budget = commands.add_parser("budget", help="list the networks that have about so many parameters")
     budget.add_argument("--env", required=True, metavar="ID", help="the environment, such as Hopper-v5")
     budget.add_argument("--algo", required=True, help="the algorithm, such as sac")
@@ -76,7 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
     except ValueError as error:
         sys.exit(f"sb3-span {args.command}: {error}")
     except ImportError as error:
-        sys.exit(f"sb3-span {args.command}: {error}. It needs the extra 'zoo': pip install 'sb3_span[zoo]'.")
+        advice = "" if "pip install" in str(error) else ". It needs the extra 'zoo': pip install 'sb3_span[zoo]'."
+        sys.exit(f"sb3-span {args.command}: {error}{advice}")
     except OSError as error:
         sys.exit(f"sb3-span {args.command}: {error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
@@ -106,6 +110,25 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
             "--storage",
             help="a database that machines share, such as postgresql://user@host/database; default: SQLite in the folder",
         )
+
+
+def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
+    train = commands.add_parser("train", help="train IQL on data sets, or go on with it: the paper's settings")
+    train.add_argument("--dataset", nargs="+", required=True, metavar="ID", help="such as D4RL/door/expert-v2")
+    train.add_argument("--method", nargs="+", choices=("span", "mlp"), required=True, help="the networks")
+    train.add_argument("--seeds", type=int, default=5, help="seeds for each data set and method")
+    train.add_argument("--folder", type=Path, default=Path("offline"), help="folder for the records; more can be added to it")
+    train.add_argument("--steps", type=int, default=20_000, help="updates in a run")
+    train.add_argument("--episodes", type=int, default=100, help="episodes of the evaluation at the end")
+    train.add_argument("--workers", type=int, default=1, help="runs at a time")
+    train.add_argument("--download", action="store_true", help="download data sets that are not there")
+    train.add_argument(
+        "--hyperparams", type=Path, default=Path("hyperparams"), help="folder with offline_span.yml and offline_mlp.yml"
+    )
+    train.set_defaults(run=_offline_train)
+    table = commands.add_parser("table", help="print the scores, the paper's beside them")
+    table.add_argument("folder", type=Path, help="the folder of offline runs")
+    table.set_defaults(run=_offline_table)
 
 
 def _speed(args: argparse.Namespace) -> None:
@@ -152,6 +175,25 @@ def _report(args: argparse.Namespace) -> None:
     from sb3_span.report.command import write_report
 
     write_report(args.folder)
+
+
+def _offline_train(args: argparse.Namespace) -> None:
+    if args.seeds < 1:
+        raise ValueError(f"--seeds is {args.seeds}; at least 1 is needed. The paper has 5.")
+    from sb3_span.report.offline import print_offline_table
+    from sb3_span.study.offline_command import train_offline
+
+    options = {"steps": args.steps, "n_episodes": args.episodes, "n_workers": args.workers}
+    folders = {"hyperparams": args.hyperparams, "download": args.download}
+    if not train_offline(args.dataset, args.method, args.seeds, args.folder, **options, **folders):
+        sys.exit(1)
+    print_offline_table(args.folder)
+
+
+def _offline_table(args: argparse.Namespace) -> None:
+    from sb3_span.report.offline import print_offline_table
+
+    print_offline_table(args.folder)
 
 
 def _budget(args: argparse.Namespace) -> None:

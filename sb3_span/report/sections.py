@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 
-from sb3_span.report import cost, measures, scores, tables
+from sb3_span.report import cost, measures, offline, scores, tables
 from sb3_span.report.figures import Figures
 from sb3_span.report.formats import label, short_number
 from sb3_span.report.load import Study
@@ -43,6 +43,7 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
     with mpl.rc_context(STYLE):
         sections = [
             _status(study),
+            _offline(study),
             _final_scores(study, figures),
             _curves(study, figures),
             _learning(study, met),
@@ -71,6 +72,14 @@ def progress(study: Study) -> str:
         f"The study is not finished. Finished: {study.n_finished} of {_runs(total)}; part of the way: {unfinished}; "
         f"no evaluation yet: {missing}. What is said about finished runs may still change."
     )
+
+
+def _offline(study: Study) -> Section:
+    frame = offline.scores(study)
+    if frame.empty:
+        return Section("Offline scores", [])
+    text = "Learned from data sets, and evaluated in the environments that they were collected in."
+    return Section("Offline scores", [text], tables=[offline.table(frame)])
 
 
 def _final_scores(study: Study, figures: Figures) -> Section:

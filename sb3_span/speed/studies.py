@@ -18,11 +18,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 import sb3_span  # noqa: F401
 from sb3_span.speed.timing import take_turns
-from sb3_span.study import run as study_run
+from sb3_span.study import training as study_training
 from sb3_span.study.checkpoint import Checkpoints
 from sb3_span.study.evaluation import OneEpisode, evaluate
 from sb3_span.study.plan import Run
-from sb3_span.study.run import StudyManager, seed_at, train
+from sb3_span.study.run import StudyManager, train
+from sb3_span.study.training import seed_at
 
 N_EPISODES = 30
 RUNS: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
@@ -60,7 +61,7 @@ def time_studies(hyperparams: Path, rounds: int) -> list[dict[str, Any]]:
             fresh = (Path(folder) / str(number) for number in itertools.count())
             contenders = {"study": partial(_train, run, fresh), "plain": partial(_learn, run)}
             own = _Clock()
-            with own.on(Checkpoints, "save"), own.on(study_run, "write_evaluations"):
+            with own.on(Checkpoints, "save"), own.on(study_training, "write_evaluations"):
                 timings = take_turns(contenders, rounds)
         lower, middle, upper = timings["study"].quartiles(timings["plain"])
         rows.append(

@@ -113,7 +113,10 @@ class Checkpoints:
 
     def clear(self) -> None:
         for path in [*self._folder.glob("checkpoint-*"), self._replay]:
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_file():  # that of an offline run
+                path.unlink()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
     def _save_replay(self, model: OffPolicyAlgorithm, saved: int, added: int) -> None:
         """

@@ -14,10 +14,10 @@ from sb3_span.files import write_text
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState
 from sb3_span.study.records import SETTINGS, read_record, run_folders
-from sb3_span.study.run import OWNER
 from sb3_span.study.screen import watch
 from sb3_span.study.status import read_records, status_table
 from sb3_span.study.supervisor import Supervisor
+from sb3_span.study.training import OWNER
 
 STUDY_FILE = "study.yml"
 
@@ -32,11 +32,19 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
     :param n_workers: Runs at a time
     :return: Whether every run is done
     """
-    if n_workers < 1:
-        raise ValueError(f"--workers is {n_workers}; at least 1 is needed. As many as there are cores is a good number.")
-    console = Console()
+    check_workers(n_workers)
     plan = read_plan(file)
-    _remember(plan, folder)
+    remember(plan, folder)
+    return run_plan(plan, folder, storage, n_workers, **timing)
+
+
+def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **timing: int) -> bool:
+    """
+    Run what a plan has. For the parameters see ``run_study``.
+
+    :param plan: A plan that the folder remembers, or part of it
+    """
+    console = Console()
     with _answering(), Queue(plan, storage or _sqlite(folder), **timing) as queue:
         if storage is None:  # the database is this folder's own: what is not in the folder is not there
             finished = {key for key, record in read_records(plan, folder).items() if record.finished}
@@ -49,6 +57,11 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
         finally:
             signal.signal(signal.SIGTERM, previous)
         return _show(queue, folder, console)
+
+
+def check_workers(n_workers: int) -> None:
+    if n_workers < 1:
+        raise ValueError(f"--workers is {n_workers}; at least 1 is needed. As many as there are cores is a good number.")
 
 
 def show_status(folder: Path, storage: str | None) -> None:
@@ -74,7 +87,7 @@ def gather(sources: list[Path], folder: Path) -> bool:
     copied = kept = damaged = 0
     for source in sources:
         plan = open_study(source)
-        _remember(plan, folder)
+        remember(plan, folder)
         for run_folder in run_folders(source):
             target = folder / "runs" / run_folder.name
             try:
@@ -129,8 +142,8 @@ def _answering() -> Iterator[None]:
         ) from error
 
 
-def _remember(plan: Plan, folder: Path) -> None:
-    """Keep the study's file, complete, in its folder; refuse one that has become another study."""
+def remember(plan: Plan, folder: Path) -> None:
+    """Keep a study's file, complete, in its folder; refuse one that has become another study."""
     known = folder / STUDY_FILE
     if known.exists():
         plan.check_extends(read_plan(known), known)

@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -18,11 +19,14 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design", "search"}
-ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "overrides"}
+ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "entry", "overrides"}
 METHOD_KEYS = {"hyperparams", "overrides"}
 EVALUATION_KEYS = {"every", "episodes"}
 # Not ARS, which calls back in the middle of comparing agents.
 ALGORITHMS = sorted(name for name, algo in ALGOS.items() if issubclass(algo, (OnPolicyAlgorithm, OffPolicyAlgorithm)))
+# These learn from a data set of Minari, whose id stands where others have their environment's.
+OFFLINE_ALGORITHMS = ("iql",)
+DATASET_ID = re.compile(r"(?:[\w.-]+/)*[\w.-]+-v\d+")
 DESIGNS = ("one-factor", "full")
 RANGE_KEYS = {"low", "high", "log"}
 
@@ -32,6 +36,7 @@ class Run:
     """
     One training run. Everything that decides its outcome is in here.
 
+    :param env: The environment's id; of an offline algorithm, the data set's
     :param cell: The grid's options that differ from the base setting, for example ``{"span_arch.nmodes": 3}``
     :param base: What the grid's options are in the base setting; None for one that the hyperparameter file leaves out
     """
@@ -110,12 +115,16 @@ def read_plan(path: Path | str) -> Plan:
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     try:
-        return _read_study(study, path)
+        return make_plan(study, path)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _read_study(study: Any, path: Path) -> Plan:
+def make_plan(study: Any, path: Path) -> Plan:
+    """
+    :param study: What a study's file says
+    :param path: The file, beside which hyperparameter files are looked up
+    """
     _check_keys("the study", study, STUDY_KEYS, required=("environments", "methods", "seeds"))
     gym_packages = study.get("gym_packages", [])
     if not isinstance(gym_packages, list):
@@ -167,7 +176,7 @@ def _read_study(study: Any, path: Path) -> Plan:
     resolved = {**study, "name": study.get("name", path.stem)}
     resolved["methods"] = {name: {"hyperparams": entries} for name, entries in methods.items()}
     resolved["environments"] = {
-        env: {key: value for key, value in options.items() if key != "overrides"}
+        env: {key: value for key, value in options.items() if key not in ("entry", "overrides")}
         for env, options in study["environments"].items()
     }
     return Plan(resolved["name"], runs, resolved, _read_search(study.get("search", {}), methods))
@@ -192,10 +201,11 @@ def _read_method(name: str, method: Any, environments: dict[str, Any], path: Pat
     _check_keys(where, entries, None)
     result = {}
     for env in environments:
-        if env not in entries:
+        entry = environments[env].get("entry", env)
+        if entry not in entries:
             known = [entry for entry, options in entries.items() if isinstance(options, dict) and "policy_kwargs" in options]
-            raise ValueError(f"{where} has no entry for {env!r}; it has {known}")
-        result[env] = _check_keys(f"{where}: {env}", entries[env], None)
+            raise ValueError(f"{where} has no entry for {entry!r}; it has {known}")
+        result[env] = _check_keys(f"{where}: {entry}", entries[entry], None)
         for source, options in ((f"methods.{name}", method), (f"environments.{env}", environments[env])):
             overrides = _check_keys(f"{source}.overrides", options.get("overrides", {}), None)
             for option in overrides:
@@ -263,8 +273,16 @@ def _read_seeds(seeds: Any) -> list[int]:
 
 def _check_environment(env: str, options: Any) -> None:
     _check_keys(f"environments.{env}", options, ENVIRONMENT_KEYS, required=("algo",))
-    if options["algo"] not in ALGORITHMS:
-        raise ValueError(f"environments.{env}.algo is {options['algo']!r}; allowed are {ALGORITHMS}")
+    if options["algo"] not in (*ALGORITHMS, *OFFLINE_ALGORITHMS):
+        allowed = f"{ALGORITHMS}, and {list(OFFLINE_ALGORITHMS)} for data sets"
+        raise ValueError(f"environments.{env}.algo is {options['algo']!r}; allowed are {allowed}")
+    if options["algo"] in OFFLINE_ALGORITHMS:
+        if not DATASET_ID.fullmatch(env):
+            raise ValueError(
+                f"environments.{env}: {options['algo']} learns from a data set of Minari, such as D4RL/door/expert-v2, "
+                "and this is no such id"
+            )
+        return
     try:
         gym.spec(env)
     except gym.error.Error as error:

@@ -13,7 +13,8 @@ import numpy as np
 from sb3_span.files import write_text
 from sb3_span.study.queue import DATABASE_ERRORS, Claim, Queue
 from sb3_span.study.records import ERROR, read_evaluations
-from sb3_span.study.run import Interrupted, LostRun, Watcher, train
+from sb3_span.study.run import train
+from sb3_span.study.training import Interrupted, LostRun, Watcher
 
 # What a worker tells whoever shows it: an event's name and its details.
 Tell = Callable[[str, dict[str, Any]], None]

@@ -20,7 +20,8 @@ from sb3_span.cli import main
 from sb3_span.study.command import open_study, run_study
 from sb3_span.study.queue import Queue
 from sb3_span.study.records import read_record, write_evaluations
-from sb3_span.study.run import Interrupted, train
+from sb3_span.study.run import train
+from sb3_span.study.training import Interrupted
 from tests.study.runs import make_plan, ppo_run, sac_run
 from tests.study.test_run import StopAt
 

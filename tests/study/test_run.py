@@ -13,7 +13,8 @@ from stable_baselines3 import PPO, SAC
 
 from sb3_span.study.evaluation import evaluate
 from sb3_span.study.records import read_record
-from sb3_span.study.run import Interrupted, LostRun, Watcher, train
+from sb3_span.study.run import train
+from sb3_span.study.training import Interrupted, LostRun, Watcher
 from tests.study.runs import ppo_run, sac_run
 
 

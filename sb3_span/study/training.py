@@ -1,0 +1,197 @@
+"""A run in this process, whatever trains its agent: evaluations, records and checkpoints as it goes."""
+
+import contextlib
+import json
+import os
+import socket
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sb3_span.files import write_text
+from sb3_span.machine import machine, versions
+from sb3_span.study.plan import Run
+from sb3_span.study.records import EVALUATIONS, SETTINGS, read_evaluations, write_evaluations
+
+OWNER = "owner.json"
+
+
+class Interrupted(Exception):
+    """The run was asked to stop. It has a checkpoint and goes on from there."""
+
+
+class LostRun(Exception):
+    """Another worker has taken the run over."""
+
+
+class Watcher:
+    """Whoever wants to know how a run goes. This one does not."""
+
+    def should_stop(self) -> bool:
+        return False
+
+    def stepped(self, step: int) -> None:
+        """After every step of the environments; offline, after every update."""
+
+    def evaluating(self) -> None:
+        """Before an evaluation is made. Raises ``LostRun`` when the run is no longer this worker's."""
+
+    def evaluated(self, step: int, mean_return: float) -> None:
+        """After an evaluation was written to disk."""
+
+
+class Training(ABC):
+    """
+    Where a run stands, and what happens at an evaluation. Subclasses have an agent and know how it learns.
+
+    :param run: What to train
+    :param folder: The run's own folder
+    :param watcher: Told about every step and evaluation
+    """
+
+    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
+        self.run, self.folder, self.watcher = run, folder, watcher
+        self._reached, self._seconds = 0, 0.0
+        self._rows: list[list[float]] = []
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says beyond the run's settings; ``n_parameters`` at least."""
+
+    @abstractmethod
+    def load(self) -> dict[str, Any] | None:
+        """
+        Take the agent from its checkpoint.
+
+        :return: The state that was saved with it; None when there is no checkpoint
+        """
+
+    @abstractmethod
+    def save(self, **state: Any) -> None:
+        """
+        Write a checkpoint.
+
+        :param state: What else to come back to: plain data
+        """
+
+    @abstractmethod
+    def learn(self) -> None:
+        """Train on from where the agent is, and call ``on_step`` after every step until it says no."""
+
+    @abstractmethod
+    def evaluate(self, seed: int) -> np.ndarray:
+        """
+        :return: Returns of the episodes, shape (n_eval_episodes,)
+        """
+
+    @abstractmethod
+    def write_model(self) -> None:
+        """Write the trained agent into the folder."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Delete the checkpoints."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the environments."""
+
+    def finish(self) -> None:
+        """Train to the end of the run, from its checkpoint if it has one."""
+        with _owned(self.folder) as self._token:
+            self._write_settings()
+            state = self.load()
+            if state is None:
+                # Without a checkpoint a run starts over, and so does its record: it follows one training only.
+                (self.folder / EVALUATIONS).unlink(missing_ok=True)
+            else:
+                self._reached, self._seconds = state["reached"], state["train_seconds"]
+            self._rows = read_evaluations(self.folder, self.run.n_eval_episodes)
+            # Killed during an evaluation: the checkpoint before it has the same agent.
+            if self._reached > (self._rows[-1][0] if self._rows else 0):
+                self._evaluate()
+            if self._reached < self.run.steps:
+                self._since = time.perf_counter()
+                self.learn()
+            self.clear()
+
+    def on_step(self, step: int) -> bool:
+        """
+        :param step: Steps that have been made
+        :return: Whether to go on
+        """
+        self.watcher.stepped(step)
+        if step >= min(self._reached + self.run.eval_freq, self.run.steps):
+            self._reached = min(step - step % self.run.eval_freq, self.run.steps) if step < self.run.steps else self.run.steps
+            self._pause()
+            self.watcher.evaluating()
+            self._save()
+            self._evaluate()
+            self._since = time.perf_counter()
+            return self._reached < self.run.steps
+        if self.watcher.should_stop():
+            self.checkpoint()
+            raise Interrupted
+        return True
+
+    def checkpoint(self) -> None:
+        """Save where the run is, between evaluations."""
+        self._pause()
+        self._save()
+
+    def _pause(self) -> None:
+        now = time.perf_counter()
+        self._seconds += now - self._since
+        self._since = now
+
+    def _save(self) -> None:
+        self._check_owner()
+        self.save(reached=self._reached, train_seconds=self._seconds)
+
+    def _evaluate(self) -> None:
+        returns = self.evaluate(seed_at(self.run, self._reached))
+        self._check_owner()
+        if self._reached >= self.run.steps:
+            self.write_model()
+        self._rows.append([self._reached, self._seconds, *returns])
+        write_evaluations(self.folder, self._rows)
+        self.watcher.evaluated(self._reached, float(np.mean(returns)))
+
+    def _write_settings(self) -> None:
+        settings = {**self.run.settings(), **self.facts(), "versions": versions(), "machine": machine()}
+        write_text(self.folder / SETTINGS, json.dumps(settings, indent=1))
+
+    def _check_owner(self) -> None:
+        if _owner(self.folder) != self._token:
+            raise LostRun(f"Another worker has taken over the run {self.run.key}.")
+
+
+def seed_at(run: Run, step: int) -> int:
+    """A seed of its own for every evaluation and every resumption of a run."""
+    # A tuple of small numbers, mixed; environments of one evaluation count on from it.
+    return int(np.random.SeedSequence([run.seed, step]).generate_state(1)[0] >> 1)
+
+
+@contextlib.contextmanager
+def _owned(folder: Path) -> Iterator[str]:
+    """The last worker to come owns the folder; an earlier one that is still alive sees that before it writes."""
+    token = uuid.uuid4().hex
+    owner = {"token": token, "host": socket.gethostname(), "pid": os.getpid()}
+    write_text(folder / OWNER, json.dumps(owner))
+    try:
+        yield token
+    finally:
+        if _owner(folder) == token:
+            (folder / OWNER).unlink()
+
+
+def _owner(folder: Path) -> str | None:
+    try:
+        return json.loads((folder / OWNER).read_text())["token"]
+    except FileNotFoundError:
+        return None
