@@ -48,7 +48,7 @@ def _paper_span() -> SPANEncoderFactory:
 
 
 # How d3rlpy writes such a field to a file and reads it back.
-ENCODER, OPTIMIZER = make_encoder_field().metadata, make_optimizer_field().metadata  # type: ignore[attr-defined]
+ENCODER, OPTIMIZER = make_encoder_field().metadata, make_optimizer_field().metadata
 
 
 @dataclasses.dataclass
@@ -142,9 +142,10 @@ class SPANIQLImpl(IQLImpl):
 class SPANIQL(IQL):
     """The algorithm that ``SPANIQLConfig`` creates."""
 
+    _impl: Any
+
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
         super().inner_create_impl(observation_shape, action_size)
-        assert self._impl is not None
         policy = create_normal_policy(
             observation_shape,
             action_size,
