@@ -14,7 +14,7 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_s
 		{ echo "sb3_span needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[zoo,tests,docs,deploy]'
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[zoo,offline,tests,docs,deploy]'
 	@touch $@
 
 # SPAN and an MLP of the same size on CartPole-v1, side by side: a table and a picture in quickstart/.

@@ -7,3 +7,12 @@ def _reproducible() -> None:
     """One thread (the suite runs in parallel processes) and the same weights in every run."""
     th.set_num_threads(1)
     th.manual_seed(0)
+
+
+@pytest.fixture
+def minari_folder(tmp_path, monkeypatch):
+    """An empty folder where Minari looks for its data sets, here and in processes that are started."""
+    folder = tmp_path / "minari"
+    folder.mkdir()
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder))
+    return folder

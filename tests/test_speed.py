@@ -1,6 +1,7 @@
 """The benchmark runs and writes what it says. How fast anything is, is not tested."""
 
 import csv
+import importlib.util
 
 import pytest
 
@@ -31,9 +32,15 @@ def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(networks, "GROWTH", {"batch": ((8, 16), networks.GROWTH["batch"][1])})
     monkeypatch.setattr(studies, "RUNS", (("CartPole-v1", "ppo", 1024, {}),))
     monkeypatch.setattr(studies, "N_EPISODES", 2)
+    names = ["critics", "growth", "machine", "memory", "predict", "training", "studies", "evaluation"]
+    if importlib.util.find_spec("d3rlpy") is not None:
+        from sb3_span.speed import offline
+
+        monkeypatch.setattr(offline, "ENVIRONMENTS", ("AdroitHandDoor-v1",))
+        monkeypatch.setattr(offline, "N_EPISODES", 2)
+        names += ["offline", "offline_evaluation"]
     main(["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")])
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    names = ["critics", "growth", "machine", "memory", "predict", "training", "studies", "evaluation"]
     assert written == {f"{name}.csv" for name in names} | {"speed.png"}
     with (tmp_path / "out" / "training.csv").open() as file:
         rows = list(csv.DictReader(file))

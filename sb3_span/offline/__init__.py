@@ -13,6 +13,7 @@ except ImportError as error:
 from sb3_span.offline.adroit import REFERENCE_SCORES, normalized_score
 from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.offline.evaluation import evaluate
+from sb3_span.offline.export import save_policy
 from sb3_span.offline.iql import SPANIQL, SPANIQLConfig, make_config
 from sb3_span.offline.minari_data import load_minari
 
@@ -25,4 +26,5 @@ __all__ = [
     "load_minari",
     "make_config",
     "normalized_score",
+    "save_policy",
 ]

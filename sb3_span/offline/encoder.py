@@ -23,7 +23,7 @@ class SPANEncoder(Encoder):
         super().__init__()
         self.span = SPAN(input_dim, arch)
 
-    def forward(self, x: th.Tensor) -> th.Tensor:  # type: ignore[override]
+    def forward(self, x: th.Tensor) -> th.Tensor:
         """
         :param x: Observations, shape (B, input_dim)
         :return: Modes, shape (B, M)
@@ -46,7 +46,7 @@ class SPANEncoderWithAction(EncoderWithAction):
         self.span = SPAN(input_dim + action_size, arch)
         self._n_discrete = action_size if discrete_action else None
 
-    def forward(self, x: th.Tensor, action: th.Tensor) -> th.Tensor:  # type: ignore[override]
+    def forward(self, x: th.Tensor, action: th.Tensor) -> th.Tensor:
         """
         :param x: Observations, shape (B, input_dim)
         :param action: Shape (B, A); discrete ones as numbers, shape (B, 1)
@@ -75,10 +75,10 @@ class SPANEncoderFactory(EncoderFactory):
     def __post_init__(self) -> None:
         self._arch()
 
-    def create(self, observation_shape: Sequence[int]) -> SPANEncoder:  # type: ignore[override]
+    def create(self, observation_shape: Sequence[int]) -> SPANEncoder:
         return SPANEncoder(_vector_size(observation_shape), self._arch())
 
-    def create_with_action(  # type: ignore[override]
+    def create_with_action(
         self, observation_shape: Sequence[int], action_size: int, discrete_action: bool = False
     ) -> SPANEncoderWithAction:
         return SPANEncoderWithAction(_vector_size(observation_shape), action_size, self._arch(), discrete_action)

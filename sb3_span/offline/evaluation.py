@@ -1,6 +1,6 @@
 """Evaluation with several environments stepped together: the agent is asked once for all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -16,13 +16,14 @@ class Agent(Protocol):
     def predict(self, x: np.ndarray) -> np.ndarray: ...
 
 
-def make_envs(make: Callable[[], gym.Env], n_episodes: int) -> list[gym.Env]:
+def make_envs(env: gym.Env, n_episodes: int) -> list[gym.Env]:
     """
-    :param make: Makes one environment
+    :param env: An environment
     :param n_episodes: Episodes that an evaluation will have
-    :return: As many environments as such an evaluation can use
+    :return: That environment and more of its kind, as many as such an evaluation makes good use of
     """
-    return [make() for _ in range(min(N_ENVS, n_episodes))]
+    assert env.spec is not None
+    return [env, *(gym.make(env.spec) for _ in range(min(N_ENVS, n_episodes) - 1))]
 
 
 def evaluate(agent: Agent, envs: Sequence[gym.Env], n_episodes: int, seed: int) -> np.ndarray:

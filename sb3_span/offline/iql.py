@@ -17,6 +17,7 @@ from torch import nn
 
 from sb3_span.nn.budget import count_trainable
 from sb3_span.offline.encoder import SPANEncoderFactory
+from sb3_span.offline.export import save_policy
 from sb3_span.policies.options import split_by_role
 
 # d3rlpy's bounds of the log-std in IQL.
@@ -47,7 +48,7 @@ def _paper_span() -> SPANEncoderFactory:
 
 
 # How d3rlpy writes such a field to a file and reads it back.
-ENCODER, OPTIMIZER = make_encoder_field().metadata, make_optimizer_field().metadata  # type: ignore[attr-defined]
+ENCODER, OPTIMIZER = make_encoder_field().metadata, make_optimizer_field().metadata
 
 
 @dataclasses.dataclass
@@ -141,9 +142,10 @@ class SPANIQLImpl(IQLImpl):
 class SPANIQL(IQL):
     """The algorithm that ``SPANIQLConfig`` creates."""
 
+    _impl: Any
+
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
         super().inner_create_impl(observation_shape, action_size)
-        assert self._impl is not None
         policy = create_normal_policy(
             observation_shape,
             action_size,
@@ -172,6 +174,9 @@ class SPANIQL(IQL):
             compiled=self.compiled,
             device=self._device,
         )
+
+    def save_policy(self, fname: str) -> None:
+        save_policy(self, fname)
 
 
 def count_parameters(algo: QLearningAlgoBase) -> int:

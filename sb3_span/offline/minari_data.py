@@ -6,6 +6,8 @@ than actions in every episode, that loader joins them as they are, and the obser
 later than what belongs to them. Nothing fails, and the agent learns nonsense.
 """
 
+import warnings
+
 import gymnasium as gym
 import minari
 import numpy as np
@@ -48,14 +50,17 @@ def environment_id(dataset_id: str, download: bool = False) -> str:
 
 
 def _open(dataset_id: str, download: bool) -> MinariDataset:
-    path = get_dataset_path(dataset_id)
-    if not path.exists() and not download:
+    is_there = (get_dataset_path(dataset_id) / "data").exists()
+    if not is_there and not download:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about other data sets that are damaged
+            known = sorted(minari.list_local_datasets())
         raise ValueError(
-            f"The data set {dataset_id!r} is not in {get_dataset_path()}; there are {sorted(minari.list_local_datasets())}. "
+            f"The data set {dataset_id!r} is not in {get_dataset_path()}; there are {known}. "
             f"Download it (minari download {dataset_id}, or download=True), or set MINARI_DATASETS_PATH to where it is."
         )
     try:
-        if not path.exists():
+        if not is_there:
             minari.download_dataset(dataset_id)
     except Exception as error:  # whatever the network's libraries raise
         raise ValueError(f"The data set {dataset_id!r} could not be downloaded: {error}") from error

@@ -14,6 +14,9 @@ from sb3_span.report.measures import behind
 from sb3_span.report.references import paper
 from sb3_span.report.tables import Cell, Table
 
+# Of the table, up to the scores of two methods: what is not broken into lines in a narrow terminal.
+SCORE_COLUMNS = 4
+
 
 def scores(study: Study) -> pd.DataFrame:
     """
@@ -74,7 +77,9 @@ def print_offline_table(folder: Path) -> None:
     if frame.empty:
         raise ValueError(f"{folder} has no finished offline runs yet. Start them with: sb3-span offline train")
     shown = table(frame)
-    grid = Grid(*shown.columns, title=shown.title, caption=shown.note)
+    grid = Grid(title=shown.title, caption=shown.note)
+    for number, column in enumerate(shown.columns):
+        grid.add_column(column, no_wrap=number < SCORE_COLUMNS)
     for row in shown.rows:
         grid.add_row(*(f"{cell.text}\n[dim]paper {cell.paper}[/]" if cell.paper else cell.text for cell in row))
     Console().print(grid)

@@ -1,6 +1,7 @@
 """The benchmark: measure, print, and write CSV files and a picture."""
 
 import csv
+import importlib.util
 import platform
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,12 @@ def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list
         console=console,
     ):
         results[name] = measure()
+    if importlib.util.find_spec("d3rlpy") is not None:  # the extra 'offline'
+        from sb3_span.speed import offline
+
+        ids = track(offline.ENVIRONMENTS, "offline", console=console)
+        results["offline"] = [offline.time_updates(hyperparams, env_id, rounds) for env_id in ids]
+        results["offline_evaluation"] = [offline.time_evaluation(hyperparams, min(rounds, 5))]
     return results
 
 
@@ -122,4 +129,18 @@ def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
         f"{evaluation['seconds']:.1f} s, of which {evaluation['environments_s']:.1f} s are the environments' and "
         f"{evaluation['physics_s']:.1f} s MuJoCo's alone"
     )
-    return [steps, critics, growth, memory, around]
+    return [steps, critics, growth, memory, around, *_offline_tables(results)]
+
+
+def _offline_tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
+    if "offline" not in results:
+        return []
+    updates = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title="(f) An update from a data set")
+    for row in results["offline"]:
+        updates.add_row(row["environment"], row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
+    evaluation = results["offline_evaluation"][0]
+    updates.caption = (
+        f"with drawing the batch of 256; {evaluation['episodes']} episodes of {evaluation['environment']} take "
+        f"{evaluation['one_by_one_s']:.1f} s one by one and {evaluation['together_s']:.1f} s together"
+    )
+    return [updates]

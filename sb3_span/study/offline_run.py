@@ -1,12 +1,13 @@
 """One offline run: an agent of d3rlpy that learns from a data set of Minari, and is evaluated in its environment."""
 
 import io
+import logging
 from pathlib import Path
 from typing import Any
 
 import d3rlpy
-import gymnasium as gym
 import numpy as np
+import structlog
 import torch as th
 
 from sb3_span.files import written_whole
@@ -28,11 +29,13 @@ class OfflineTraining(Training):
 
     def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
         super().__init__(run, folder, watcher)
+        # d3rlpy tells what it finds in a data set, in the middle of a study's screen.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         d3rlpy.seed(run.seed)
         self._dataset, env = load_minari(run.env)
         assert env.spec is not None
         self._env_id = env.spec.id
-        self._envs = [env, *make_envs(lambda: gym.make(env.spec), run.n_eval_episodes - 1)]
+        self._envs = make_envs(env, run.n_eval_episodes)
         self.agent = make_config(run.hyperparams).create(device="cpu:0")
         self.agent.build_with_dataset(self._dataset)
         self._step = 0

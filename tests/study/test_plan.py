@@ -183,3 +183,26 @@ def test_the_papers_ablations():
         plan = read_plan(CONFIGS / "ablation" / f"{env}.yml")
         assert plan.resolved["grid"] == grid
         assert {run.env for run in plan.runs} == {env} and {run.seed for run in plan.runs} == set(range(5))
+
+
+def test_a_study_of_data_sets(read):
+    """Runs are named by data set; hyperparameters are those of its environment."""
+    plan = read_plan(CONFIGS / "offline.yml")
+    assert len(plan.runs) == 12 * 2 * 5
+    run = plan.runs[1]
+    assert (run.env, run.algo, run.method, run.steps, run.n_eval_episodes) == (
+        "D4RL/door/expert-v2",
+        "iql",
+        "mlp",
+        20_000,
+        100,
+    )
+    assert run.key == "D4RL-door-expert-v2__mlp__seed0"
+    assert run.hyperparams["policy_kwargs"]["net_arch"] == {"pi": [36, 36], "qf": [64, 64], "vf": [45, 45]}
+    assert read(plan.resolved).runs == plan.runs  # the study's own copy of it stands alone
+
+
+def test_an_offline_algorithm_needs_a_data_set(read):
+    environments = {"CartPole": {"algo": "iql"}}
+    with pytest.raises(ValueError, match="CartPole: iql learns from a data set of Minari, such as D4RL/door/expert-v2"):
+        read({**STUDY, "environments": environments})

@@ -1,0 +1,73 @@
+"""An algorithm's greedy policy as a file that works without d3rlpy."""
+
+import logging
+import warnings
+from pathlib import Path
+
+import torch as th
+from d3rlpy.algos.qlearning.base import QLearningAlgoBase
+from torch import nn
+
+OPSET = 18
+
+
+class _GreedyPolicy(nn.Module):
+    """
+    From observations to actions, scalers included.
+
+    :param algo: The algorithm, whose networks are built
+    """
+
+    def __init__(self, algo: QLearningAlgoBase) -> None:
+        super().__init__()
+        self._algo = algo
+        modules = vars(algo.impl.modules).items()
+        self.networks = nn.ModuleDict({name: module for name, module in modules if isinstance(module, nn.Module)})
+
+    def forward(self, x: th.Tensor) -> th.Tensor:
+        config = self._algo.config
+        if config.observation_scaler:
+            x = config.observation_scaler.transform(x)
+        action = self._algo.impl.inner_predict_best_action(x)
+        return config.action_scaler.reverse_transform(action) if config.action_scaler else action
+
+
+def save_policy(algo: QLearningAlgoBase, path: Path | str) -> None:
+    """
+    d3rlpy's ``algo.save_policy``, whose ONNX export fails with current versions of torch, whatever the encoder. This one takes
+    batches of any size; it needs the extra ``deploy``.
+
+    :param algo: Any of d3rlpy's algorithms, its networks built
+    :param path: ``.pt`` for TorchScript, ``.onnx`` for ONNX
+    """
+    if Path(path).suffix != ".onnx":
+        QLearningAlgoBase.save_policy(algo, str(path))
+        return
+    try:
+        import onnxscript  # noqa: F401  torch's exporter is made of it
+    except ImportError as error:
+        raise ImportError(f"ONNX export needs a package: {error}. Install it with: pip install 'sb3_span[deploy]'") from error
+    assert algo.impl is not None and algo.observation_shape is not None
+    example = th.zeros(2, *algo.observation_shape)
+    algo.predict(example.numpy())  # scalers make their tensors when they are first used, which must not be while tracing
+    algo.impl.modules.set_eval()
+    logger = logging.getLogger("torch.onnx")  # the exporter talks about itself
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            th.onnx.export(
+                _GreedyPolicy(algo).eval(),
+                (example,),
+                path,
+                dynamo=True,
+                verbose=False,
+                opset_version=OPSET,
+                input_names=["input_0"],  # d3rlpy's names
+                output_names=["output_0"],
+                dynamic_shapes=({0: th.export.Dim("batch")},),
+                external_data=False,
+            )
+    finally:
+        logger.setLevel(level)

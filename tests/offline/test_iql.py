@@ -1,0 +1,126 @@
+"""The paper's IQL: its networks, its policy, its losses."""
+
+import d3rlpy
+import numpy as np
+import pytest
+import torch as th
+import yaml
+from d3rlpy.algos.qlearning.torch.iql_impl import IQLImpl
+from d3rlpy.models import VectorEncoderFactory
+
+from sb3_span.offline import SPANEncoderFactory, SPANIQLConfig, make_config
+from sb3_span.offline.iql import count_parameters
+from tests.offline.test_encoder import make_batch
+from tests.test_hyperparams import HYPERPARAMS
+
+# Task: observations, actions, widths of the MLPs (actor, critic, value), parameters of SPAN and of the MLPs.
+PAPER = {
+    "Door": (39, 28, (36, 64, 45), 17449, 17337),
+    "Hammer": (46, 26, (41, 68, 50), 20448, 20509),
+    "Pen": (45, 24, (41, 66, 50), 19469, 19634),
+    "Relocate": (39, 30, (35, 66, 45), 17909, 17845),
+}
+
+
+def build(config, observation_dim, action_dim):
+    algo = config.create()
+    algo.create_impl((observation_dim,), action_dim)
+    return algo
+
+
+@pytest.mark.parametrize("task", PAPER)
+def test_parameter_counts(task):
+    observation_dim, action_dim, widths, span_params, mlp_params = PAPER[task]
+    assert count_parameters(build(SPANIQLConfig(), observation_dim, action_dim)) == span_params
+    pi, qf, vf = (VectorEncoderFactory([width, width]) for width in widths)
+    mlp = SPANIQLConfig(actor_encoder_factory=pi, critic_encoder_factory=qf, value_encoder_factory=vf)
+    assert count_parameters(build(mlp, observation_dim, action_dim)) == mlp_params
+
+
+@pytest.mark.parametrize("method", ["span", "mlp"])
+@pytest.mark.parametrize("task", PAPER)
+def test_hyperparameter_files_are_the_papers(task, method):
+    observation_dim, action_dim, widths, span_params, mlp_params = PAPER[task]
+    entry = yaml.safe_load((HYPERPARAMS / f"offline_{method}.yml").read_text())[f"AdroitHand{task}-v1"]
+    assert entry.pop("n_timesteps") == 20_000
+    config = make_config(entry)
+    assert count_parameters(build(config, observation_dim, action_dim)) == (span_params if method == "span" else mlp_params)
+    if method == "span":
+        assert config == SPANIQLConfig()  # the defaults are the paper's
+    else:
+        assert config.actor_encoder_factory.hidden_units == [widths[0]] * 2
+    assert (config.batch_size, config.expectile, config.weight_temp, config.tau, config.gamma) == (256, 0.7, 3.0, 0.005, 0.99)
+    assert config.actor_learning_rate == config.critic_learning_rate == 3e-4 and config.n_critics == 1
+
+
+def test_mean_and_deviation_depend_on_the_state():
+    algo = build(SPANIQLConfig(), 5, 2)
+    out = algo.impl.modules.policy(th.randn(6, 5))
+    for values in (out.mu, out.logstd):
+        assert values.shape == (6, 2) and len(th.unique(values[:, 0])) == 6
+
+
+def test_losses_are_those_of_d3rlpy():
+    """Saved work must not change what is learned."""
+    algos = []
+    for kind in ("ours", "theirs"):
+        d3rlpy.seed(0)
+        algo = build(SPANIQLConfig(), 5, 2)
+        if kind == "theirs":
+            algo.impl.__class__ = IQLImpl
+        algos.append(algo)
+    for _ in range(3):
+        ours, theirs = (algo.update(make_batch("IQL")) for algo in algos)
+        assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_a_batch_that_changes_between_updates():
+    """The target critic's values are kept for the batch that they were made for, and no longer."""
+    algo = build(SPANIQLConfig(), 5, 2)
+    first = algo.update(make_batch("IQL"))
+    algo.impl.modules.targ_q_funcs[0].load_state_dict(algo.impl.modules.q_funcs[0].state_dict())
+    with th.no_grad():
+        for param in algo.impl.modules.targ_q_funcs.parameters():
+            param.mul_(2.0)
+    assert algo.update(make_batch("IQL"))["v_loss"] > 1.5 * first["v_loss"]
+
+
+def test_learns_what_the_better_actions_were():
+    """Actions of all kinds in the data, rewarded by how close they are to a function of the state."""
+    generator = np.random.default_rng(0)
+    observations = generator.uniform(-1, 1, size=(4000, 2)).astype(np.float32)
+    best = np.tanh(observations[:, :1] - observations[:, 1:])
+    actions = generator.uniform(-1, 1, size=(4000, 1)).astype(np.float32)
+    rewards = -np.abs(actions - best)[:, 0]
+    dataset = d3rlpy.dataset.MDPDataset(observations, actions, rewards, np.ones(4000, dtype=np.float32))
+    d3rlpy.seed(0)
+    encoder = SPANEncoderFactory(nmodes=6, nelems=4)
+    options = {f"{role}_encoder_factory": encoder for role in ("actor", "critic", "value")}
+    algo = SPANIQLConfig(actor_learning_rate=3e-3, critic_learning_rate=3e-3, weight_temp=10.0, **options).create()
+    algo.build_with_dataset(dataset)
+    for _ in range(400):
+        algo.update(dataset.sample_transition_batch(128))
+    error = np.abs(algo.predict(observations[:500]) - best[:500]).mean()
+    assert error < 0.15  # without learning 0.45, with the mean of all actions 0.4
+
+
+@pytest.mark.parametrize(
+    "hyperparams, message",
+    [
+        ({"learning_rate": 1e-3, "policy_kwargs": {"net_arch": [8]}}, r"unknown option 'learning_rate'; allowed are"),
+        ({}, r"policy_kwargs is {}; it must have span_arch, .*or net_arch"),
+        ({"policy_kwargs": {"net_arch": {"pi": [8]}}}, r"one each for \['pi', 'qf', 'vf'\]"),
+        ({"policy_kwargs": {"span_arch": {"nmodes": 0}}}, r"span_arch\['nmodes'\] is 0"),
+    ],
+)
+def test_wrong_hyperparameters(hyperparams, message):
+    with pytest.raises(ValueError, match=message):
+        make_config(hyperparams)
+
+
+def test_one_shape_for_all_or_one_for_each():
+    config = make_config({"policy_kwargs": {"span_arch": {"pi": {"nmodes": 3}, "qf": {"nmodes": 4}, "vf": {"nmodes": 5}}}})
+    assert [config.actor_encoder_factory.nmodes, config.critic_encoder_factory.nmodes] == [3, 4]
+    assert config.value_encoder_factory == SPANEncoderFactory(nmodes=5)
+    config = make_config({"policy_kwargs": {"net_arch": [8, 9]}})
+    assert config.value_encoder_factory.hidden_units == [8, 9]
