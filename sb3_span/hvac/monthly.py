@@ -15,8 +15,8 @@ def monthly(year: pd.DataFrame, building: Building) -> pd.DataFrame:
 
     :param year: See :func:`sb3_span.hvac.years.simulate`
     :param building: The building that it is of
-    :return: A row for every month that the year has and one for all of them, named in ``month`` ("1" to "12", "year"): ``steps``,
-        ``above``, ``below``, ``outside``, ``mean_outside`` (shares from 0 to 1), ``power`` (watts)
+    :return: A row for every month that the year has and one for all of them, named in ``month`` ("1" to "12", "year"):
+        ``steps``, ``above``, ``below``, ``outside``, ``mean_outside`` (shares from 0 to 1), ``power`` (watts)
     """
     ranges = pd.DataFrame([building.comfort(month) for month in year["month"]], columns=["low", "high"], index=year.index)
     zones = year[list(building.zones)]

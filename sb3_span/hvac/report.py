@@ -205,12 +205,12 @@ def _later_years(run: Run) -> float:
 
 def _method(results: Results) -> Section:
     text = [
-        "Simulated with EnergyPlus, through Sinergym. Trained agents act without noise, and observations are normalised with the same "
-        "constants for all of them. The fixed set points are those of the building's file.",
+        "Simulated with EnergyPlus, through Sinergym. Trained agents act without noise, and observations are normalised with "
+        "the same constants for all of them. The fixed set points are those of the building's file.",
     ]
     if results.sites and results.sites[0].site.building is DATA_CENTER:
         text.append(
-            "The reward is the paper's: half of 5e-5 for each watt, and half of each degree by which a zone is outside the range. "
-            "The paper's figures are means over five seeds at the end of ten years; where a cell has none, it prints none."
+            "The reward is the paper's: half of 5e-5 for each watt, and half of each degree by which a zone is outside the "
+            "range. The paper's figures are means over five seeds at the end of ten years; a cell without one has none there."
         )
     return Section("How it was measured", text)

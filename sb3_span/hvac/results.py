@@ -12,7 +12,6 @@ from sb3_span.hvac.controllers import REFERENCES
 from sb3_span.hvac.monthly import monthly
 from sb3_span.hvac.years import read_year, year_file
 from sb3_span.report.load import Study, load_study
-from sb3_span.study.records import run_folders
 
 REFERENCE_FOLDER = "references"
 
@@ -105,22 +104,16 @@ def load_results(folder: Path) -> Results:
     :param folder: The folder of ``sb3-span hvac train``
     """
     study = load_study(folder)
-    methods = {(run.settings["key"]): run for run in study.runs}
-    sources = [
-        (path, methods[path.name].method, methods[path.name].seed) for path in run_folders(folder) if path.name in methods
-    ]
-    sources.sort(key=lambda source: (study.methods.index(source[1]), source[2]))
+    # The study has its runs in order already.
+    sources = [(folder / "runs" / run.settings["key"], run.method, run.seed) for run in study.runs]
     sources += [(folder / REFERENCE_FOLDER / name, name, 0) for name in REFERENCES]
     found = {path.name for source, _, _ in sources for path in source.glob(year_file("*"))}
     names = [year_file(env_id) for env_id in study.envs if year_file(env_id) in found]
     sites = []
     for name in [*names, *sorted(found - set(names))]:
         site = find_site(name.removeprefix("year-").removesuffix(".csv.gz"))
-        controlled = [
-            _controlled(source / name, controller, seed, site)
-            for source, controller, seed in sources
-            if (source / name).exists()
-        ]
+        there = [source for source in sources if (source[0] / name).exists()]
+        controlled = [_controlled(path / name, controller, seed, site) for path, controller, seed in there]
         sites.append(Years(site, controlled))
     return Results(study, sites)
 

@@ -26,9 +26,9 @@ def simulate(
     :param controller: Who controls it
     :param seed: Of the weather, where it is random
     :param on_step: Called after every step
-    :return: A row for every step: ``month``, ``day``, ``hour``, ``outdoor_temperature``, the zones' temperatures, ``power`` of
-        heating, ventilation and cooling in watts, the set points as ``set_<name>``, ``reward``. The last row repeats the reading of
-        the one before, as Sinergym does at a year's end
+    :return: A row for every step: ``month``, ``day``, ``hour``, ``outdoor_temperature``, the zones' temperatures, ``power``
+        of heating, ventilation and cooling in watts, the set points as ``set_<name>``, ``reward``. The last row repeats the
+        readings of the one before, as Sinergym does at a year's end
     """
     building = env.site.building
     kept = [*TIME, OUTDOOR, *building.zones, POWER]
