@@ -20,6 +20,8 @@ IDD = "Energy+.idd"
 WHEEL = "pyenergyplus-lbnl"
 INSTALL = "pip install -c constraints-hvac.txt 'sb3_span[hvac,zoo]'"
 OLDEST_PYTHON = (3, 12)
+# What the weather's design days are written with.
+DICTIONARY = ("Version", "Site:Location", "SizingPeriod:DesignDay", "RunPeriodControl:DaylightSavingTime")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,22 @@ class EnergyPlus:
     folder: Path
     idd: Path
     version: str
+
+    def write_dictionary(self, folder: Path) -> None:
+        """
+        Write the IDD file that Sinergym looks for: only what design days need, because reading all of it takes seconds.
+
+        :param folder: Folder for the file
+        """
+        lines, group, is_kept = [], "", True  # what comes before the first group belongs to the file
+        for line in self.idd.read_text(errors="replace").splitlines():
+            if line.startswith("\\group"):
+                group, is_kept = line, False
+            elif line[:1] not in ("", " ", "\t", "!", "\\"):  # the first line of an object; its fields are indented
+                is_kept = line.split(",")[0].strip() in DICTIONARY
+                lines += [group] if is_kept else []
+            lines += [line] if is_kept else []
+        (folder / IDD).write_text("\n".join(lines) + "\n")
 
     def check_fits(self, building: Path) -> None:
         """

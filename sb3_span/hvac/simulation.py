@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_span.hvac.energyplus import IDD, EnergyPlus
+from sb3_span.hvac.energyplus import EnergyPlus
 
 YEAR = Path(__file__).with_name("year.py")
 LOG = "process.log"
@@ -54,7 +54,7 @@ class Simulation:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="sb3-span-hvac-", dir=folder))
-        (self.folder / IDD).symlink_to(energyplus.idd)
+        energyplus.write_dictionary(self.folder)
         ours, theirs = Pipe()
         with (self.folder / LOG).open("wb") as log, theirs:
             process = subprocess.Popen(

@@ -1,5 +1,6 @@
 """A controlled year, step by step: simulated, written, read."""
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,8 +58,8 @@ def year_file(env_id: str) -> str:
 
 def write_year(year: pd.DataFrame, path: Path) -> None:
     with written_whole(path) as temporary:
-        # Without the time of writing, equal years give equal files.
-        year.to_csv(temporary, index=False, lineterminator="\n", compression={"method": "gzip", "mtime": 0})
+        # Without a name and the time of writing, equal years give equal files.
+        temporary.write_bytes(gzip.compress(year.to_csv(index=False, lineterminator="\n").encode(), mtime=0))
 
 
 def read_year(path: Path) -> pd.DataFrame:

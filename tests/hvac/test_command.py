@@ -102,7 +102,9 @@ def test_ctrl_c_leaves_no_energyplus(hyperparams, tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited by what is started
     try:
-        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
     finally:
         signal.signal(signal.SIGINT, handler)
     while not list(tmp_path.glob("sb3-span-hvac-*/*/episode-1/output/eplusout.err")):
