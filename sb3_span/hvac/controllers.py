@@ -28,15 +28,15 @@ def rule(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
 
 def data_center_rule(readings: dict[str, float]) -> tuple[float, float]:
     """
-    As warm as it may be with a margin, and the water as warm as the weather allows: a chiller that makes warmer water needs
-    less power, and on a hot day only cold water takes enough heat away.
+    Cool air from outdoors is free, so that halls in the middle of the range cost nothing then. When the chiller has to work
+    they are as warm as they may be, with a margin that grows when it is used up. The water is as warm as the weather allows.
 
     :param readings: The last observation in units, by name
     :return: Set points of the zones and of the chilled water in degrees Celsius
     """
-    warmest = max(readings[zone] for zone in DATA_CENTER.zones)
-    too_warm = max(0.0, warmest - 26.0)
-    return 25.0 - too_warm, float(np.interp(readings[OUTDOOR], (15.0, 30.0), (10.0, 6.0)))
+    outdoor, warmest = readings[OUTDOOR], max(readings[zone] for zone in DATA_CENTER.zones)
+    halls = np.interp(outdoor, (10.0, 16.0), (24.0, 26.0)) - 2.0 * max(0.0, warmest - 26.5)
+    return float(halls), float(np.interp(outdoor, (15.0, 30.0), (10.0, 6.0)))
 
 
 def office_rule(readings: dict[str, float]) -> tuple[float, float]:

@@ -101,9 +101,11 @@ class Simulation:
             raise
 
     def _error(self, what: str) -> SimulationError:
-        said = _last_lines(max(self.folder.glob("**/eplusout.err"), default=self.folder / LOG))
+        # The first that says anything: the file is empty until EnergyPlus closes it, and the log has its messages as they come.
+        files = [*self.folder.glob("**/eplusout.err"), self.folder / LOG]
+        said = next(filter(None, map(_last_lines, files)), "nothing")
         self.close()
-        return SimulationError(f"EnergyPlus {what}. It has said:\n{said or 'nothing'}")
+        return SimulationError(f"EnergyPlus {what}. It has said:\n{said}")
 
 
 def _end(process: subprocess.Popen, pipe: Connection, folder: Path | None) -> None:

@@ -47,12 +47,19 @@ def _make_env(arguments: dict[str, Any]) -> Any:
     # soon after. The other side of the pipe knows what the end of this process means.
     run = simulator.api.runtime.run_energyplus
 
-    def run_or_end(*args: Any) -> int:
-        code = run(*args)
+    def run_or_end(state: Any, arguments: list[str]) -> int:
+        # Its .err file has these too, but not before it is closed: a crash would lose them.
+        simulator.api.functional.callback_error(state, lambda level, message: _log(message))
+        simulator.api.runtime.callback_message(state, _log)
+        code = run(state, arguments)
         return code if code == 0 else os._exit(code)
 
     simulator.api.runtime.run_energyplus = run_or_end
     return env
+
+
+def _log(message: bytes) -> None:
+    print(message.decode(errors="replace"), flush=True)
 
 
 class _Patient(Queue):

@@ -55,9 +55,7 @@ def test_missing_extra(new_enough, monkeypatch):
 
 def test_missing_energyplus(with_sinergym, monkeypatch):
     monkeypatch.setattr(energyplus.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        DependencyNotInstalled, match=r"need EnergyPlus, which is not installed: pip install .*, or let EPLUS_PATH"
-    ):
+    with pytest.raises(DependencyNotInstalled, match=r"EnergyPlus, which is not installed: pip .*, or let EPLUS_PATH"):
         find_energyplus()
 
 
@@ -77,9 +75,7 @@ def test_a_folder_that_is_no_installation(with_sinergym, monkeypatch, tmp_path):
 @pytest.mark.parametrize("version", ["24.2.0", "25.10.0"])
 def test_a_version_that_does_not_fit(version, with_sinergym, monkeypatch, tmp_path):
     monkeypatch.setenv("EPLUS_PATH", str(make_installation(tmp_path, version)))
-    with pytest.raises(
-        DependencyNotInstalled, match=f"building.epJSON is written for EnergyPlus 25.1, .* has version {version}"
-    ):
+    with pytest.raises(DependencyNotInstalled, match=f"is written for EnergyPlus 25.1, .* has version {version}"):
         find_energyplus().check_fits(make_building(tmp_path))
 
 
@@ -103,9 +99,7 @@ def test_every_site_is_one_of_sinergym_s(monkeypatch):
 
 
 def test_unknown_site():
-    with pytest.raises(
-        ValueError, match="no simulated building 'Eplus-shop-hot-continuous-v1'; choose one of SPANDataCenter-v0"
-    ):
+    with pytest.raises(ValueError, match=r"no simulated building 'Eplus-shop.*'; choose one of SPANDataCenter-v0"):
         find_site("Eplus-shop-hot-continuous-v1")
 
 
