@@ -20,7 +20,7 @@ from sb3_span.study.records import SETTINGS, read_settings, run_folders
 REFERENCE_FOLDER = "references"
 
 
-def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, str], **options: Any) -> bool:
+def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, Any], **options: Any) -> bool:
     """
     Train agents, then control a year with each of them, with the rule and with fixed set points, every step kept.
 
@@ -43,7 +43,7 @@ def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: 
     return True
 
 
-def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, days: dict[str, str] | None = None) -> None:
+def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, days: dict[str, Any] | None = None) -> None:
     """
     Control a year and keep every step of it.
 

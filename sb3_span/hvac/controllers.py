@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from gymnasium.spaces import flatdim
 
 from sb3_span.hvac.buildings import DATA_CENTER, FIVE_ZONE, OUTDOOR
 from sb3_span.hvac.env import BuildingEnv
@@ -71,7 +72,7 @@ def load_controller(model: Path) -> Controller:
     def control(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
         if observation.shape != agent.observation_space.shape:
             raise ValueError(
-                f"{file} was trained on {agent.observation_space.shape[0]} readings, and {env.site.env_id} has "
+                f"{file} was trained on {flatdim(agent.observation_space)} readings, and {env.site.env_id} has "
                 f"{observation.shape[0]}: evaluate it on a site of the building that it was trained on."
             )
         if normalization is not None:

@@ -176,7 +176,7 @@ def _cost(results: Results) -> Section:
         runs = results.study.finished(results.env_id, method)
         if not runs:
             continue
-        first, later = (np.mean([seconds(run) for run in runs]) for seconds in (_first_year, _later_years))
+        first, later = (float(np.mean([seconds(run) for run in runs])) for seconds in (_first_year, _later_years))
         whole = (first + (PAPER_YEARS - 1) * later) / 3600
         parameters = runs[0].settings.get("n_parameters", np.nan)
         row = {"method": method, "parameters": parameters, "seeds": len(runs), "years": len(runs[0].steps)}

@@ -101,7 +101,7 @@ class Simulation:
             raise
 
     def _error(self, what: str) -> SimulationError:
-        # The first that says anything: the file is empty until EnergyPlus closes it, and the log has its messages as they come.
+        # The first that says anything: the file is empty until EnergyPlus closes it, the log has its messages as they come.
         files = [*self.folder.glob("**/eplusout.err"), self.folder / LOG]
         said = next(filter(None, map(_last_lines, files)), "nothing")
         self.close()

@@ -21,7 +21,7 @@ def train(
     folder: Path,
     n_workers: int = 1,
     hyperparams: Path = Path("hyperparams"),
-    days: dict[str, str] | None = None,
+    days: dict[str, Any] | None = None,
 ) -> bool:
     """
     Train SAC agents, with an evaluation year after each training year, or go on with training that was stopped or has failed.
@@ -47,7 +47,7 @@ def train(
 
 
 def make_study(
-    env_id: str, methods: list[str], years: int, seeds: list[int], hyperparams: Path, days: dict[str, str]
+    env_id: str, methods: list[str], years: int, seeds: list[int], hyperparams: Path, days: dict[str, Any]
 ) -> dict[str, Any]:
     """
     :return: What a study's file says, see ``docs/studies.md``; other parameters are those of :func:`train`

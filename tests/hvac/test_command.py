@@ -1,6 +1,7 @@
 """``sb3-span hvac`` on real EnergyPlus, with years of two days."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -115,6 +116,16 @@ def test_ctrl_c_leaves_no_energyplus(hyperparams, tmp_path):
     assert not list(tmp_path.glob("sb3-span-hvac-*"))
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+def test_example():
+    """It prints what it and both references made of three days."""
+    command = [sys.executable, ROOT / "examples" / "datacenter.py"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    returns = dict(re.findall(r"^(\w+) +return +(-\d+)", done.stdout, flags=re.MULTILINE))
+    assert list(returns) == ["SPAN", "rule", "fixed"]
+    assert int(returns["SPAN"]) > 1.3 * int(returns["fixed"])
 
 
 def test_a_model_of_another_building_is_refused(tmp_path, hyperparams):
