@@ -26,7 +26,7 @@ YEAR = Path(__file__).with_name("year.py")
 LOG = "process.log"
 # A step takes a millisecond, and warming up to the first one a few seconds.
 STALLED_SECONDS = 120.0
-SHOWN_LINES = 40
+SHOWN_LINES = 20
 
 
 class SimulationError(RuntimeError):

@@ -27,3 +27,15 @@ def simulations() -> list[int]:
         if int(parent) == os.getpid() and state != "Z" and any(part.endswith(b"hvac/year.py") for part in command):
             found.append(int(path.name))
     return found
+
+
+def processes_with(environment: str, command: str) -> list[Path]:
+    """The processes that have this in their environment and that in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if environment in (path / "environ").read_text() and command in (path / "cmdline").read_text():
+                found.append(path)
+        except (OSError, UnicodeDecodeError):  # it has just ended, or is somebody else's
+            continue
+    return found

@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_span.hvac import SimulationError, make_env
 from sb3_span.hvac.buildings import DATA_CENTER, POWER
-from tests.hvac.sites import N_STEPS, TWO_DAYS, needs_energyplus, simulations
+from tests.hvac.sites import N_STEPS, TWO_DAYS, needs_energyplus, processes_with, simulations
 
 pytestmark = needs_energyplus
 ROOT = Path(__file__).parents[2]
@@ -192,16 +192,17 @@ def test_nothing_is_left_when_the_process_ends(sent, tmp_path):
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # pytest's workers may have it ignored
         "env = make_env()\n"
         "env.reset()\n"
-        "print('running', env.unwrapped._simulation._end.peek()[2][0].pid, flush=True)\n"
+        "print('running', flush=True)\n"
         "while True: env.step(np.zeros(2, np.float32))\n"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True) as process:
-        simulation = int(process.stdout.readline().split()[1])
+        assert process.stdout.readline() == "running\n"
+        assert processes_with(f"TMPDIR={tmp_path}", "year.py")
         process.send_signal(sent)
     deadline = time.monotonic() + 20
-    while Path(f"/proc/{simulation}").exists():
+    while processes_with(f"TMPDIR={tmp_path}", "year.py"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     if sent == signal.SIGINT:
