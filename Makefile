@@ -3,9 +3,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# The simulated buildings have an environment of their own: Sinergym needs Python 3.12 and a newer gymnasium than d3rlpy.
+VENV_HVAC ?= .venv-hvac
+INSTALLED_HVAC := $(VENV_HVAC)/.installed
+PYTHON_HVAC ?= $(shell for python in python3.12 python3.13 $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python; do \
+	"$$python" -c 'import sys; assert sys.version_info >= (3, 12)' 2>/dev/null && echo "$$python" && break; done)
 CODE := setup.py sb3_span tests examples docs
 
-.PHONY: install quickstart test bench memory-checks type lint format check-codestyle commit-checks doc figures clean
+.PHONY: install install-hvac quickstart test test-hvac bench memory-checks type lint format check-codestyle commit-checks doc figures clean
 
 install: $(INSTALLED)
 
@@ -24,6 +29,24 @@ quickstart: $(INSTALLED)
 # Some of it alone: make test TESTS=tests/nn
 test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses auto $(TESTS)
+	$(if $(TESTS),,@$(MAKE) --no-print-directory test-hvac)
+
+# The simulated buildings, with EnergyPlus.
+test-hvac:
+	@python="$(PYTHON_HVAC)"; if [ -z "$$python" ]; then \
+		echo "tests/hvac was not run with EnergyPlus: that needs Python 3.12 or newer. Try: make test-hvac PYTHON_HVAC=/path/to/python3.12"; \
+	else \
+		$(MAKE) --no-print-directory install-hvac PYTHON_HVAC="$$python" && \
+		$(VENV_HVAC)/bin/python -m pytest --numprocesses auto tests/hvac; \
+	fi
+
+install-hvac: $(INSTALLED_HVAC)
+
+$(INSTALLED_HVAC): setup.cfg setup.py pyproject.toml constraints-hvac.txt $(wildcard sb3_span/nn/native/*.[ch])
+	$(PYTHON_HVAC) -m venv $(VENV_HVAC)
+	$(VENV_HVAC)/bin/python -m pip install --quiet --upgrade pip
+	$(VENV_HVAC)/bin/python -m pip install --constraint constraints-hvac.txt --editable '.[zoo,hvac,tests]'
+	@touch $@
 
 # SPAN's speed relative to the MLP's: tables, CSV files and a picture in speed/. Nothing else should run meanwhile.
 bench: $(INSTALLED)
@@ -58,4 +81,4 @@ figures: $(INSTALLED)
 	$(BIN)/sb3-span plot invertedpendulum --output docs/images/invertedpendulum.png
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info docs/_build quickstart speed sb3_span/nn/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_HVAC) build dist *.egg-info docs/_build quickstart speed sb3_span/nn/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -73,6 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     export.set_defaults(run=_export)
 
+    hvac = commands.add_parser("hvac", help="control simulated buildings: a data centre, an office (EnergyPlus)")
+    _add_hvac_commands(hvac.add_subparsers(dest="hvac_command", required=True, metavar="COMMAND"))
+
     args = parser.parse_args(arguments)
     try:
         args.run(args)
@@ -129,6 +132,31 @@ def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
     table = commands.add_parser("table", help="print the scores, the paper's beside them")
     table.add_argument("folder", type=Path, help="the folder of offline runs")
     table.set_defaults(run=_offline_table)
+
+
+def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
+    train = commands.add_parser("train", help="train agents, or go on with training that was stopped or has failed")
+    train.add_argument("--method", nargs="+", choices=("span", "mlp"), default=["span", "mlp"], help="both by default")
+    train.add_argument("--years", type=int, default=10, help="years to train, with a year of evaluation after each")
+    train.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="SEED", help="0 to 4 by default")
+    train.add_argument("--env", default="SPANDataCenter-v0", metavar="ID", help="the building and its climate")
+    train.add_argument("--folder", type=Path, required=True, help="folder for the records")
+    train.add_argument("--workers", type=int, default=1, help="agents to train at a time")
+    train.add_argument("--hyperparams", type=Path, default=Path("hyperparams"), help="folder with span.yml and mlp.yml")
+    train.set_defaults(run=_hvac_train)
+    evaluate = commands.add_parser("evaluate", help="control a year, every step kept (loading unpickles: trusted files only)")
+    evaluate.add_argument("model", help="a model's zip, the folder of a run, or a reference: rule, fixed")
+    evaluate.add_argument("--output", type=Path, help="folder for the years; that of the model by default")
+    evaluate.set_defaults(run=_hvac_evaluate)
+    for command in (train, evaluate):
+        command.add_argument(
+            "--evaluate-on", nargs="+", default=[], metavar="ID", help="other climates than that of training, each for a year"
+        )
+        command.add_argument("--first-day", metavar="MM-DD", help="for years that are shorter, such as 07-01")
+        command.add_argument("--last-day", metavar="MM-DD", help="the last day of these")
+    report = commands.add_parser("report", help="temperatures, violations and power over the year, as tables and figures")
+    report.add_argument("folder", type=Path, help="the folder of hvac train; the report goes into its subfolder 'report'")
+    report.set_defaults(run=_hvac_report)
 
 
 def _speed(args: argparse.Namespace) -> None:
@@ -225,6 +253,31 @@ def _export(args: argparse.Namespace) -> None:
         from sb3_span.deploy.command import export_model
 
         export_model(args.model, args.format, args.output, args.vecnormalize, args.env, args.int8)
+
+
+def _hvac_train(args: argparse.Namespace) -> None:
+    from sb3_span.hvac.command import train_and_evaluate
+
+    options = {"methods": args.method, "years": args.years, "seeds": args.seeds, "n_workers": args.workers}
+    options |= {"hyperparams": args.hyperparams}
+    if not train_and_evaluate(args.folder, args.env, args.evaluate_on, _days(args) or {}, **options):
+        sys.exit(1)
+
+
+def _hvac_evaluate(args: argparse.Namespace) -> None:
+    from sb3_span.hvac.command import evaluate
+
+    evaluate(args.model, args.evaluate_on, args.output, _days(args))
+
+
+def _hvac_report(args: argparse.Namespace) -> None:
+    from sb3_span.hvac.report import write_report
+
+    write_report(args.folder)
+
+
+def _days(args: argparse.Namespace) -> dict[str, str] | None:
+    return {key: value for key in ("first_day", "last_day") if (value := getattr(args, key)) is not None} or None
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class StudyManager(ExperimentManager):
     def __init__(self, run: Run) -> None:
         super().__init__(
             argparse.Namespace(), run.algo, run.env, log_folder="", n_timesteps=run.steps, eval_freq=-1,
-            seed=run.seed, device="cpu", verbose=0,
+            seed=run.seed, device="cpu", verbose=0, eval_env_kwargs=run.hyperparams.get("env_kwargs"),
         )  # fmt: skip
         self._run = run
 

@@ -8,6 +8,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_span.study.evaluation import OneEpisode, evaluate
+from sb3_span.study.run import StudyManager
+from tests.study.runs import sac_run
 
 
 def play(model, seed, normalize=lambda observation: observation):
@@ -62,3 +64,12 @@ def test_nothing_moves_after_the_end(n_steps):
         assert observation is last and reward == 0.0 and not terminated and not truncated
     env.reset(seed=0)
     assert env.episode_return is None
+
+
+def test_it_plays_the_environment_of_training():
+    run = sac_run(env_kwargs={"g": 5.0})
+    manager = StudyManager(run)
+    agent, eval_env = manager.make_agent(), manager.make_eval_env()
+    for env in (agent.env, eval_env):
+        assert set(env.get_attr("g")) == {5.0}
+        env.close()

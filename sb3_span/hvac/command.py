@@ -1,0 +1,96 @@
+"""``sb3-span hvac``: train, evaluate, report."""
+
+from pathlib import Path
+from typing import Any
+
+import torch as th
+from gymnasium.error import DependencyNotInstalled
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sb3_span.hvac.buildings import DEFAULT, find_site
+from sb3_span.hvac.controllers import MODEL, REFERENCES, load_controller
+from sb3_span.hvac.energyplus import find_energyplus
+from sb3_span.hvac.env import BuildingEnv
+from sb3_span.hvac.monthly import WHOLE_YEAR, monthly
+from sb3_span.hvac.training import train
+from sb3_span.hvac.years import simulate, write_year, year_file
+from sb3_span.study.records import SETTINGS, read_settings, run_folders
+
+REFERENCE_FOLDER = "references"
+
+
+def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, Any], **options: Any) -> bool:
+    """
+    Train agents, then control a year with each of them, with the rule and with fixed set points, every step kept.
+
+    :param folder: The study's folder; years go into the runs' folders, and into ``references``
+    :param env_id: The building and its climate
+    :param evaluate_on: The same for the controlled years; none for that of training
+    :param days: ``first_day`` and ``last_day``, for years that are shorter
+    :param options: See :func:`sb3_span.hvac.training.train`
+    :return: Whether all agents are trained
+    """
+    check_installed()
+    sites = [find_site(site).env_id for site in evaluate_on or [env_id]]
+    if not train(env_id, folder=folder, days=days, **options):
+        return False
+    references = [folder / REFERENCE_FOLDER / name for name in REFERENCES]
+    for target in [*references, *(path for path in run_folders(folder) if (path / MODEL).is_file())]:
+        for site in sites:
+            if not (target / year_file(site)).exists():
+                evaluate(target.name if target in references else str(target), [site], target, days)
+    return True
+
+
+def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, days: dict[str, Any] | None = None) -> None:
+    """
+    Control a year and keep every step of it.
+
+    :param model: A model's file, a run's folder, or one of the references: ``rule``, ``fixed``
+    :param evaluate_on: The buildings and climates to control; none for that of training
+    :param output: Folder for the years; None for that of the model
+    :param days: ``first_day`` and ``last_day``, for a year that is shorter; None for those of training
+    """
+    check_installed()
+    th.set_num_threads(1)
+    path = Path(model)
+    controller = REFERENCES[model] if model in REFERENCES else load_controller(path)
+    settings = {} if model in REFERENCES else _settings_of(path)
+    output = output or (path if model in REFERENCES or path.is_dir() else path.parent)
+    if days is None:
+        days = settings.get("hyperparams", {}).get("env_kwargs", {})
+    console = Console()
+    for env_id in evaluate_on or [settings.get("env", DEFAULT)]:
+        env = BuildingEnv(env_id, **days)
+        with _bar(console) as bar:
+            task = bar.add_task(f"{path.name} on {env.site.env_id}", total=env.n_steps)
+            year = simulate(env, controller, on_step=lambda: bar.advance(task))  # noqa: B023 (called within the loop)
+        target = output / year_file(env.site.env_id)
+        write_year(year, target)
+        whole = monthly(year, env.site.building).set_index("month").loc[WHOLE_YEAR]
+        console.print(
+            f"{path.name} on {env.site.env_id}: return {year['reward'].sum():,.0f}, mean power "
+            f"{whole['power'] / 1000:,.1f} kW, outside the comfort range {100 * whole['outside']:.2f} % of the time. "
+            f"Written: {target}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def check_installed() -> None:
+    """A missing EnergyPlus is an error of the command's user here, said before anything has begun."""
+    try:
+        find_energyplus()
+    except DependencyNotInstalled as error:
+        raise ValueError(str(error)) from error
+
+
+def _settings_of(model: Path) -> dict[str, Any]:
+    folder = model if model.is_dir() else model.parent
+    return read_settings(folder) if (folder / SETTINGS).is_file() else {}
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

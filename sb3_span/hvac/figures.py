@@ -1,0 +1,137 @@
+"""The figures: returns over training, and a year's temperatures, violations and power."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from sb3_span.hvac.buildings import OUTDOOR
+from sb3_span.hvac.monthly import WHOLE_YEAR, savings
+from sb3_span.hvac.results import Controlled, Results, Years
+from sb3_span.report.formats import label
+from sb3_span.report.style import INK, PALETTE, Picture, end_labels, new_figure, save
+
+COLORS = {"span": PALETTE[0][0], "mlp": PALETTE[1][0], "rule": PALETTE[2][0], "fixed": PALETTE[7][0]}
+OUTDOOR_COLOR = "#aab4be"
+COMFORT_COLOR = PALETTE[2][0]
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+HOURS = 4
+
+
+def month_name(month: str) -> str:
+    """
+    :param month: "1" to "12", or "year"
+    """
+    return month if month == WHOLE_YEAR else MONTHS[int(month) - 1]
+
+
+def returns(results: Results, folder: Path) -> Picture | None:
+    """Normalised return after each training year: the mean over seeds, every seed a dot, the references as lines."""
+    if results.normalised(np.zeros(1)) is None:
+        return None
+    figure, axes = new_figure(6.4, 3.8)
+    ends = []
+    for method in results.study.methods:
+        runs = results.study.select(results.env_id, method)
+        if not runs:
+            continue
+        curves = pd.DataFrame({run.seed: pd.Series(results.normalised(run.means), index=run.steps) for run in runs})
+        years = np.arange(1, len(curves) + 1)
+        for seed in curves:
+            axes.plot(years, curves[seed], "o", color=COLORS[method], ms=5, alpha=0.55)
+        axes.plot(years, curves.mean(axis=1), color=COLORS[method])
+        ends.append((float(years[-1]), float(curves.mean(axis=1).iloc[-1]), label(method), COLORS[method]))
+    for name in ("rule", "fixed"):
+        for year in results.sites[0].of(name):
+            height = float(results.normalised(np.array(year.total_reward)))  # type: ignore[arg-type]
+            axes.axhline(height, color=COLORS[name], lw=1.2, ls="--")
+            ends.append((ends[0][0] if ends else 1.0, height, name, COLORS[name]))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="training years", ylabel="normalised return")
+    axes.set_title("Evaluation after each training year")
+    end_labels(axes, ends)
+    return save(figure, folder, "returns", "Normalised return of an evaluation year after each training year")
+
+
+def temperatures(years: Years, folder: Path) -> Picture:
+    """A panel for each controller: every zone's temperature over the year, that outdoors, and the comfort range."""
+    shown = [years.of(controller)[0] for controller in years.controllers]
+    n_rows = (len(shown) + 1) // 2
+    figure = Figure(figsize=(11.0, 2.9 * n_rows))
+    panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False).flat
+    for axes, controlled in zip(panels, shown, strict=False):
+        _draw_temperatures(axes, controlled, years)
+    for axes in list(panels)[len(shown) :]:
+        axes.set_visible(False)
+    figure.supylabel("degrees Celsius", fontsize=11)
+    name = f"temperatures_{years.site.env_id}"
+    return save(figure, folder, name, f"Indoor and outdoor temperatures over the year on {years.site.env_id}")
+
+
+def _draw_temperatures(axes: Axes, controlled: Controlled, years: Years) -> None:
+    building, year = years.site.building, controlled.year
+    start = pd.Timestamp(1991, int(year["month"].iloc[0]), int(year["day"].iloc[0]))
+    per_hour = max(1, round(len(year) / (24 * len(year[["month", "day"]].drop_duplicates()))))
+    times = start + pd.to_timedelta(np.arange(1, len(year) + 1) / per_hour, unit="h")
+    sampled = slice(None, None, HOURS * per_hour)
+    ranges = pd.DataFrame([building.comfort(month) for month in year["month"][sampled]])
+    axes.fill_between(times[sampled], ranges[0], ranges[1], color=COMFORT_COLOR, alpha=0.13, lw=0)
+    axes.plot(times[sampled], year[OUTDOOR][sampled], color=OUTDOOR_COLOR, lw=0.7)
+    for zone, alpha in zip(building.zones, (1.0, 0.55), strict=False):
+        axes.plot(times[sampled], year[zone][sampled], color=COLORS[controlled.controller], lw=0.8, alpha=alpha)
+    seed = f", seed {controlled.seed}" if controlled.controller in ("span", "mlp") else ""
+    outside = controlled.months.loc[WHOLE_YEAR, "outside"]
+    axes.set_title(f"{label(controlled.controller)}{seed}", color=COLORS[controlled.controller])
+    axes.set_title(f"{100 * outside:.2f} % outside the range", loc="right", fontsize=10, weight="normal")
+    axes.set_xlim(times[0], times[-1])
+    ticks = pd.date_range(times[0].normalize(), times[-1], freq="MS")
+    if len(ticks) > 1:
+        axes.set_xticks(ticks, [MONTHS[tick.month - 1] for tick in ticks], ha="left")
+
+
+def violations(years: Years, folder: Path) -> Picture:
+    """Share of steps outside the comfort range by month."""
+    figure, axes = new_figure(9.0, 3.6)
+    _bars(axes, years, "outside", scale=1.0)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_ylabel("steps outside the range")
+    axes.set_title("Comfort violations by month")
+    name = f"violations_{years.site.env_id}"
+    return save(figure, folder, name, f"Share of steps outside the comfort range by month on {years.site.env_id}")
+
+
+def power(years: Years, folder: Path) -> Picture:
+    """Mean power by month, and above it what SPAN saves relative to the MLP."""
+    figure, axes = new_figure(9.0, 3.6)
+    _bars(axes, years, "power", scale=1e-3)
+    axes.set_ylabel("mean HVAC power, kW")
+    title = "Power by month"
+    if {"span", "mlp"} <= set(years.controllers):
+        means = {method: years.by_month(method, "power").mean(axis=1) for method in years.controllers}
+        saved = savings(means["span"], means["mlp"])
+        for place, month in enumerate(years.months[:-1]):
+            height = max(mean[month] for mean in means.values()) / 1000
+            axes.annotate(f"{saved[month]:+.1f}", (place, height), (0, 6), textcoords="offset points", ha="center", fontsize=9)
+        title += ", and what SPAN saves relative to the MLP in %"
+    axes.set_title(title)
+    return save(figure, folder, f"power_{years.site.env_id}", f"Mean power by month on {years.site.env_id}")
+
+
+def _bars(axes: Axes, years: Years, column: str, scale: float) -> None:
+    """A group of bars for each month: the mean over seeds, every seed a dot."""
+    months = years.months[:-1]
+    width = 0.8 / len(years.controllers)
+    for i, controller in enumerate(years.controllers):
+        table = scale * years.by_month(controller, column).loc[months]
+        places = np.arange(len(months)) + (i - (len(years.controllers) - 1) / 2) * width
+        axes.bar(places, table.mean(axis=1), 0.92 * width, color=COLORS[controller], label=label(controller))
+        if table.shape[1] > 1:
+            for seed in table:
+                axes.plot(places, table[seed], ".", color=INK, ms=3.5, alpha=0.7)
+    axes.set_xticks(range(len(months)), [month_name(month) for month in months])
+    axes.grid(axis="x", visible=False)
+    axes.margins(x=0.01)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, handlelength=1, labelcolor="linecolor")

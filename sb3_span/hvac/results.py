@@ -1,0 +1,123 @@
+"""What training and evaluation have left in a folder, as a report needs it."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sb3_span.hvac.buildings import Site, find_site
+from sb3_span.hvac.controllers import REFERENCES
+from sb3_span.hvac.monthly import monthly
+from sb3_span.hvac.years import read_year, year_file
+from sb3_span.report.load import Study, load_study
+
+REFERENCE_FOLDER = "references"
+
+
+@dataclass(frozen=True)
+class Controlled:
+    """
+    A controlled year.
+
+    :param controller: ``span``, ``mlp``, ``rule`` or ``fixed``
+    :param seed: Of an agent; 0 for a reference
+    :param year: See :func:`sb3_span.hvac.years.simulate`
+    :param months: See :func:`sb3_span.hvac.monthly.monthly`, by ``month``
+    """
+
+    controller: str
+    seed: int
+    year: pd.DataFrame = field(repr=False)
+    months: pd.DataFrame = field(repr=False)
+
+    @property
+    def total_reward(self) -> float:
+        return float(self.year["reward"].sum())
+
+
+@dataclass(frozen=True)
+class Years:
+    """
+    Every controlled year of a building in a climate.
+
+    :param controlled: Agents first, then the references
+    """
+
+    site: Site
+    controlled: list[Controlled]
+
+    @property
+    def controllers(self) -> list[str]:
+        return list(dict.fromkeys(year.controller for year in self.controlled))
+
+    @cached_property
+    def months(self) -> list[str]:
+        return list(self.controlled[0].months.index)
+
+    def of(self, controller: str) -> list[Controlled]:
+        return [year for year in self.controlled if year.controller == controller]
+
+    def by_month(self, controller: str, column: str) -> pd.DataFrame:
+        """
+        :return: A column of the monthly statistics: a row for each month, a column for each seed
+        """
+        return pd.DataFrame({year.seed: year.months[column] for year in self.of(controller)})
+
+    def tidy(self) -> pd.DataFrame:
+        """
+        :return: All monthly statistics, one row for each controller, seed and month
+        """
+        tables = [year.months.reset_index().assign(controller=year.controller, seed=year.seed) for year in self.controlled]
+        together = pd.concat(tables, ignore_index=True)
+        return together[["controller", "seed", *(name for name in together if name not in ("controller", "seed"))]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """
+    :param study: The training
+    :param sites: Controlled years by site, that of training first
+    """
+
+    study: Study
+    sites: list[Years]
+
+    @property
+    def env_id(self) -> str:
+        return self.study.envs[0]
+
+    def normalised(self, returns: np.ndarray) -> np.ndarray | None:
+        """
+        The share of the penalty of fixed set points that is avoided: 0 is theirs, 1 would be no power and no discomfort.
+
+        :param returns: Returns on the site of training
+        :return: The same on that scale; None without a year of fixed set points
+        """
+        fixed = next((year.total_reward for years in self.sites[:1] for year in years.of("fixed")), None)
+        return None if fixed is None else 1.0 - returns / fixed
+
+
+def load_results(folder: Path) -> Results:
+    """
+    :param folder: The folder of ``sb3-span hvac train``
+    """
+    study = load_study(folder)
+    # The study has its runs in order already.
+    sources = [(folder / "runs" / run.settings["key"], run.method, run.seed) for run in study.runs]
+    sources += [(folder / REFERENCE_FOLDER / name, name, 0) for name in REFERENCES]
+    found = {path.name for source, _, _ in sources for path in source.glob(year_file("*"))}
+    names = [year_file(env_id) for env_id in study.envs if year_file(env_id) in found]
+    sites = []
+    for name in [*names, *sorted(found - set(names))]:
+        site = find_site(name.removeprefix("year-").removesuffix(".csv.gz"))
+        there = [source for source in sources if (source[0] / name).exists()]
+        controlled = [_controlled(path / name, controller, seed, site) for path, controller, seed in there]
+        sites.append(Years(site, controlled))
+    return Results(study, sites)
+
+
+def _controlled(path: Path, controller: str, seed: int, site: Site) -> Controlled:
+    year = read_year(path)
+    return Controlled(controller, seed, year, monthly(year, site.building).set_index("month"))
