@@ -8,7 +8,18 @@ from pathlib import Path
 
 from sb3_span.nn import kernel_info
 
-PACKAGES = ("sb3_span", "stable_baselines3", "sb3_contrib", "rl_zoo3", "torch", "gymnasium", "mujoco", "numpy")
+PACKAGES = (
+    "sb3_span",
+    "stable_baselines3",
+    "sb3_contrib",
+    "rl_zoo3",
+    "d3rlpy",
+    "torch",
+    "gymnasium",
+    "gymnasium_robotics",
+    "mujoco",
+    "numpy",
+)
 
 
 def machine() -> dict[str, str | int | None]:

@@ -29,6 +29,17 @@ def test_example(script, at_least, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_offline_example(minari_folder, tmp_path):
+    pytest.importorskip("d3rlpy", reason="the extra 'offline' is not installed")
+    from tests.offline.datasets import write_random
+
+    write_random("pendulum/random-v0")
+    options = ["--dataset", "pendulum/random-v0", "--steps", 20, "--episodes", 2]
+    out = run(EXAMPLES / "offline_iql.py", *options, cwd=tmp_path)
+    assert re.search(r"return -\d+ \+- \d+ over 2 episodes", out), out
+    assert [path.name for path in tmp_path.iterdir()] == ["minari"]
+
+
 def test_policy_on_a_simulated_board(tmp_path):
     """From training to a loop in C that balances the pole."""
     out = run(EXAMPLES / "export_to_c.py", cwd=tmp_path)

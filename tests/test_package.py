@@ -62,6 +62,24 @@ print(hasattr(sb3_span, "SPANNoSuchPolicy"))
     assert last == "False"
 
 
+def test_offline_says_what_it_needs():
+    script = """
+import sys
+sys.modules["d3rlpy"] = None  # as if it were not installed
+try:
+    import sb3_span.offline
+except ImportError as error:
+    print(error)
+from sb3_span.cli import main
+main(["offline", "train", "--dataset", "D4RL/door/expert-v2", "--method", "span"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    for text in (done.stdout, done.stderr):
+        assert "pip install 'sb3_span[offline]'" in text
+    assert "sb3-span offline: Offline learning needs d3rlpy" in done.stderr
+
+
 @pytest.mark.parametrize("first, second", [("sb3_span", "sb3_contrib"), ("sb3_contrib", "sb3_span")])
 def test_algorithms_of_sb3_contrib_know_the_alias_in_any_order(first, second):
     script = f"import {first}, {second}; print(sb3_contrib.TQC.policy_aliases['SPANPolicy'] is sb3_span.SPANTQCPolicy)"

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-# More would hardly save time: the agent's share of a step is small by then, and every environment takes a second to make.
+# More would hardly save time: the agent's share of a step is small by then, and every Adroit hand takes 30 MB.
 N_ENVS = 20
 
 

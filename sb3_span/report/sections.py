@@ -41,17 +41,11 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
     figures = Figures(study, figures_folder)
     met = measures.by_threshold(study, measures.arrivals(study))
     with mpl.rc_context(STYLE):
-        sections = [
-            _status(study),
-            _offline(study),
-            _final_scores(study, figures),
-            _curves(study, figures),
-            _learning(study, met),
-            _cost(study, met, figures),
-            _profiles(study, figures),
-            _ablations(study, figures),
-            _method(study),
-        ]
+        sections = [_status(study), _offline(study), _final_scores(study, figures)]
+        # Offline runs may have one evaluation, at the end, which says nothing about the way there.
+        if any(len(run.steps) > 1 for run in study.runs):
+            sections += [_curves(study, figures), _learning(study, met), _cost(study, met, figures)]
+        sections += [_profiles(study, figures), _ablations(study, figures), _method(study)]
     return [section for section in sections if section.paragraphs or section.tables or section.pictures]
 
 

@@ -56,6 +56,7 @@ def test_in_the_report_and_in_the_terminal(folder, monkeypatch, capsys):
     assert (
         "| door | D4RL/door/expert-v2 | 50.0 ± 50.0<br>*paper 8.0 ± 11.6* |" in (folder / "report" / "report.md").read_text()
     )
+    assert "Learning curves" not in (folder / "report" / "report.md").read_text()  # one evaluation is no curve
     assert (folder / "report" / "tables" / "offline_scores.csv").read_text().startswith("env,method,seeds")
     capsys.readouterr()
     monkeypatch.setenv("COLUMNS", "160")
