@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sb3_span.hvac.buildings import OUTDOOR
+from sb3_span.hvac.env import CALENDAR
 from sb3_span.hvac.monthly import WHOLE_YEAR, savings
 from sb3_span.hvac.results import Controlled, Results, Years
 from sb3_span.report.formats import label
@@ -84,9 +85,9 @@ def temperatures(years: Years, folder: Path) -> Picture:
 
 def _draw_temperatures(axes: Axes, controlled: Controlled, years: Years) -> None:
     building, year = years.site.building, controlled.year
-    start = pd.Timestamp(1991, int(year["month"].iloc[0]), int(year["day"].iloc[0]))
+    start = np.datetime64(f"{CALENDAR}-{year['month'].iloc[0]:02d}-{year['day'].iloc[0]:02d}", "m")
     per_hour = max(1, round(len(year) / (24 * len(year[["month", "day"]].drop_duplicates()))))
-    times = start + pd.to_timedelta(np.arange(1, len(year) + 1) / per_hour, unit="h")
+    times = start + (np.arange(1, len(year) + 1) * 60 // per_hour).astype("timedelta64[m]")
     sampled = slice(None, None, HOURS * per_hour)
     ranges = pd.DataFrame([building.comfort(month) for month in year["month"][sampled]])
     axes.fill_between(times[sampled], ranges[0], ranges[1], color=COMFORT_COLOR, alpha=0.13, lw=0)
@@ -100,9 +101,10 @@ def _draw_temperatures(axes: Axes, controlled: Controlled, years: Years) -> None
     axes.set_title(f"{controller_name(controlled.controller)}{seed}", color=COLORS[controlled.controller])
     axes.set_title(f"{100 * outside:.2f} % outside the range", loc="right", fontsize=10, weight="normal")
     axes.set_xlim(times[0], times[-1])
-    ticks = pd.date_range(times[0].normalize(), times[-1] - pd.Timedelta(days=1), freq="MS")
+    firsts = [np.datetime64(f"{CALENDAR}-{month:02d}-01", "m") for month in range(1, 13)]
+    ticks = {first: name for first, name in zip(firsts, MONTHS, strict=True) if start <= first < times[-1]}
     if len(ticks) > 1:
-        axes.set_xticks(ticks, [MONTHS[tick.month - 1] for tick in ticks], ha="left")
+        axes.set_xticks(list(ticks), list(ticks.values()), ha="left")
 
 
 def violations(years: Years, folder: Path) -> Picture:
