@@ -74,11 +74,14 @@ def temperatures(years: Years, folder: Path) -> Picture:
         axes.set_visible(False)
     for axes in panels[::2]:
         axes.set_ylabel("°C")
+    for axes in panels[max(0, len(shown) - 2) : len(shown)]:  # the lowest that is there in either column
+        axes.tick_params(labelbottom=True)
     marked = {"color": OUTDOOR_COLOR, "weight": "bold", "fontsize": 10, "va": "bottom"}
     panels[0].text(0.985, 0.04, "outdoors", transform=panels[0].transAxes, ha="right", **marked)
+    last = panels[len(shown) - 1]  # fixed set points, which leave room
     marked["color"] = COMFORT_COLOR
     low = years.site.building.comfort(int(shown[0].year["month"].iloc[0]))[0]
-    panels[0].text(0.015, low, "comfort range", transform=panels[0].get_yaxis_transform(), **marked)
+    last.text(0.015, low, "comfort range", transform=last.get_yaxis_transform(), **marked)
     name = f"temperatures_{years.site.env_id}"
     return save(figure, folder, name, f"Indoor and outdoor temperatures over the year on {years.site.env_id}")
 
