@@ -117,6 +117,7 @@ def test_wheel_works_outside_the_repository(kernel, tmp_path):
     assert {"sb3_span/deploy/c/harness.c", "sb3_span/nn/native/span_spline.h"} <= set(
         names
     )  # exported policies are made of these
+    assert {"sb3_span/hvac/data/observations.csv", "sb3_span/report/data/paper/hvac_monthly.csv"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "examples"))]
     # The wheel's own files, not the checkout that an editable install points to.
     script = f"import sys; sys.path.insert(0, {str(site)!r}); import sb3_span; print(sb3_span.__file__); "

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sb3_span.hvac.buildings import OUTDOOR
+from sb3_span.hvac.env import CALENDAR
 from sb3_span.hvac.monthly import WHOLE_YEAR, savings
 from sb3_span.hvac.results import Controlled, Results, Years
 from sb3_span.report.formats import label
@@ -28,6 +29,10 @@ def month_name(month: str) -> str:
     return month if month == WHOLE_YEAR else MONTHS[int(month) - 1]
 
 
+def controller_name(controller: str) -> str:
+    return "fixed set points" if controller == "fixed" else label(controller)
+
+
 def returns(results: Results, folder: Path) -> Picture | None:
     """Normalised return after each training year: the mean over seeds, every seed a dot, the references as lines."""
     if results.normalised(np.zeros(1)) is None:
@@ -41,14 +46,15 @@ def returns(results: Results, folder: Path) -> Picture | None:
         curves = pd.DataFrame({run.seed: pd.Series(results.normalised(run.means), index=run.steps) for run in runs})
         years = np.arange(1, len(curves) + 1)
         for seed in curves:
-            axes.plot(years, curves[seed], "o", color=COLORS[method], ms=5, alpha=0.55)
+            axes.plot(years, curves[seed], "o", color=COLORS[method], ms=6, alpha=0.55, mew=0, clip_on=False)
         axes.plot(years, curves.mean(axis=1), color=COLORS[method])
         ends.append((float(years[-1]), float(curves.mean(axis=1).iloc[-1]), label(method), COLORS[method]))
     for name in ("rule", "fixed"):
         for year in results.sites[0].of(name):
             height = float(results.normalised(np.array(year.total_reward)))  # type: ignore[arg-type]
             axes.axhline(height, color=COLORS[name], lw=1.2, ls="--")
-            ends.append((ends[0][0] if ends else 1.0, height, name, COLORS[name]))
+            ends.append((ends[0][0] if ends else 1.0, height, controller_name(name), COLORS[name]))
+    axes.set_xlim(0.8, max(end[0] for end in ends))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="training years", ylabel="normalised return")
     axes.set_title("Evaluation after each training year")
@@ -60,36 +66,48 @@ def temperatures(years: Years, folder: Path) -> Picture:
     """A panel for each controller: every zone's temperature over the year, that outdoors, and the comfort range."""
     shown = [years.of(controller)[0] for controller in years.controllers]
     n_rows = (len(shown) + 1) // 2
-    figure = Figure(figsize=(11.0, 2.9 * n_rows))
-    panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False).flat
+    figure = Figure(figsize=(11.0, 2.9 * n_rows), dpi=110)
+    panels = list(figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False).flat)
     for axes, controlled in zip(panels, shown, strict=False):
         _draw_temperatures(axes, controlled, years)
-    for axes in list(panels)[len(shown) :]:
+    for axes in panels[len(shown) :]:
         axes.set_visible(False)
-    figure.supylabel("degrees Celsius", fontsize=11)
+    for axes in panels[::2]:
+        axes.set_ylabel("°C")
+    for axes in panels[max(0, len(shown) - 2) : len(shown)]:  # the lowest that is there in either column
+        axes.tick_params(labelbottom=True)
+    marked = {"color": OUTDOOR_COLOR, "weight": "bold", "fontsize": 10, "va": "bottom"}
+    panels[0].text(0.985, 0.04, "outdoors", transform=panels[0].transAxes, ha="right", **marked)
+    last = panels[len(shown) - 1]  # fixed set points, which leave room
+    marked["color"] = COMFORT_COLOR
+    low = years.site.building.comfort(int(shown[0].year["month"].iloc[0]))[0]
+    last.text(0.015, low, "comfort range", transform=last.get_yaxis_transform(), **marked)
     name = f"temperatures_{years.site.env_id}"
     return save(figure, folder, name, f"Indoor and outdoor temperatures over the year on {years.site.env_id}")
 
 
 def _draw_temperatures(axes: Axes, controlled: Controlled, years: Years) -> None:
     building, year = years.site.building, controlled.year
-    start = pd.Timestamp(1991, int(year["month"].iloc[0]), int(year["day"].iloc[0]))
+    start = np.datetime64(f"{CALENDAR}-{year['month'].iloc[0]:02d}-{year['day'].iloc[0]:02d}", "m")
     per_hour = max(1, round(len(year) / (24 * len(year[["month", "day"]].drop_duplicates()))))
-    times = start + pd.to_timedelta(np.arange(1, len(year) + 1) / per_hour, unit="h")
+    times = start + (np.arange(1, len(year) + 1) * 60 // per_hour).astype("timedelta64[m]")
     sampled = slice(None, None, HOURS * per_hour)
     ranges = pd.DataFrame([building.comfort(month) for month in year["month"][sampled]])
     axes.fill_between(times[sampled], ranges[0], ranges[1], color=COMFORT_COLOR, alpha=0.13, lw=0)
-    axes.plot(times[sampled], year[OUTDOOR][sampled], color=OUTDOOR_COLOR, lw=0.7)
+    axes.plot(times[sampled], year[OUTDOOR][sampled], color=OUTDOOR_COLOR, lw=0.7, rasterized=True)
     for zone, alpha in zip(building.zones, (1.0, 0.55), strict=False):
-        axes.plot(times[sampled], year[zone][sampled], color=COLORS[controlled.controller], lw=0.8, alpha=alpha)
+        color = COLORS[controlled.controller]
+        # Thousands of points each: drawn as lines they would make a page of megabytes.
+        axes.plot(times[sampled], year[zone][sampled], color=color, lw=0.8, alpha=alpha, rasterized=True)
     seed = f", seed {controlled.seed}" if controlled.controller in ("span", "mlp") else ""
     outside = controlled.months.loc[WHOLE_YEAR, "outside"]
-    axes.set_title(f"{label(controlled.controller)}{seed}", color=COLORS[controlled.controller])
+    axes.set_title(f"{controller_name(controlled.controller)}{seed}", color=COLORS[controlled.controller])
     axes.set_title(f"{100 * outside:.2f} % outside the range", loc="right", fontsize=10, weight="normal")
     axes.set_xlim(times[0], times[-1])
-    ticks = pd.date_range(times[0].normalize(), times[-1], freq="MS")
+    firsts = [np.datetime64(f"{CALENDAR}-{month:02d}-01", "m") for month in range(1, 13)]
+    ticks = {first: name for first, name in zip(firsts, MONTHS, strict=True) if start <= first < times[-1]}
     if len(ticks) > 1:
-        axes.set_xticks(ticks, [MONTHS[tick.month - 1] for tick in ticks], ha="left")
+        axes.set_xticks(list(ticks), list(ticks.values()), ha="left")
 
 
 def violations(years: Years, folder: Path) -> Picture:
@@ -115,6 +133,7 @@ def power(years: Years, folder: Path) -> Picture:
         for place, month in enumerate(years.months[:-1]):
             height = max(mean[month] for mean in means.values()) / 1000
             axes.annotate(f"{saved[month]:+.1f}", (place, height), (0, 6), textcoords="offset points", ha="center", fontsize=9)
+        axes.margins(y=0.12)
         title += ", and what SPAN saves relative to the MLP in %"
     axes.set_title(title)
     return save(figure, folder, f"power_{years.site.env_id}", f"Mean power by month on {years.site.env_id}")
@@ -127,7 +146,7 @@ def _bars(axes: Axes, years: Years, column: str, scale: float) -> None:
     for i, controller in enumerate(years.controllers):
         table = scale * years.by_month(controller, column).loc[months]
         places = np.arange(len(months)) + (i - (len(years.controllers) - 1) / 2) * width
-        axes.bar(places, table.mean(axis=1), 0.92 * width, color=COLORS[controller], label=label(controller))
+        axes.bar(places, table.mean(axis=1), 0.92 * width, color=COLORS[controller], label=controller_name(controller))
         if table.shape[1] > 1:
             for seed in table:
                 axes.plot(places, table[seed], ".", color=INK, ms=3.5, alpha=0.7)

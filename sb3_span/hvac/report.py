@@ -10,6 +10,7 @@ from rich.console import Console
 
 from sb3_span.hvac import figures
 from sb3_span.hvac.buildings import DATA_CENTER, DEFAULT
+from sb3_span.hvac.controllers import REFERENCES
 from sb3_span.hvac.monthly import WHOLE_YEAR, savings
 from sb3_span.hvac.results import Results, Years, load_results
 from sb3_span.report.formats import NOTHING, count, fixed, label, mean_std
@@ -104,13 +105,12 @@ def _years(years: Years, folder: Path) -> Section:
     comfort = f"{low:g} to {high:g} °C"
     if building.summer != building.winter:
         comfort += f", and {building.summer[0]:g} to {building.summer[1]:g} °C from June to September"
-    agents = [controller for controller in years.controllers if controller in ("span", "mlp")]
-    n_seeds = {controller: len(years.of(controller)) for controller in agents}
-    text = [
-        f"A year under each controller; the comfort range is {comfort}. The trained ones are those of the end of training: "
-        + ", ".join(f"{label(controller)} with {n} seeds" for controller, n in n_seeds.items())
-        + ". A step is outside the range when any zone is.",
-    ]
+    text = [f"A year under each controller; the comfort range is {comfort}. A step is outside when any zone is."]
+    agents = [name for name in years.controllers if name not in REFERENCES]
+    if agents:
+        seeds = {name: ", ".join(str(year.seed) for year in years.of(name)) for name in agents}
+        shown = ", ".join(f"{label(name)} (seeds {numbers})" for name, numbers in seeds.items())
+        text.append(f"Agents are those of the end of training: {shown}.")
     pictures = [draw(years, folder) for draw in (figures.temperatures, figures.violations, figures.power)]
     return Section(f"A year on {years.site.env_id}", text, tables=[_violations(years), _power(years)], pictures=pictures)
 
@@ -187,11 +187,13 @@ def _cost(results: Results) -> Section:
     columns = ["environment", "method", "parameters", "seeds", "years", "first year, min", "a later year, min"]
     columns += [f"{PAPER_YEARS} years, h", f"with {PAPER_SEEDS} seeds, h"]
     note = "Minutes and hours of one core, of training without evaluation; the first year is mostly random actions."
+    if not rows:
+        return Section("What it costs", ["No run is finished yet."])
     table = Table("cost", "Time of training", pd.DataFrame(frame), columns, rows, note)
     text = (
         f"Measured on {'; '.join(machines_of(results.study))}. The last two columns are what the paper's protocol would take."
     )
-    return Section("What it costs", [text], tables=[table] if rows else [])
+    return Section("What it costs", [text], tables=[table])
 
 
 def _first_year(run: Run) -> float:

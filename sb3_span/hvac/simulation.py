@@ -103,7 +103,7 @@ class Simulation:
     def _error(self, what: str) -> SimulationError:
         # The first that says anything: the file is empty until EnergyPlus closes it, the log has its messages as they come.
         files = [*self.folder.glob("**/eplusout.err"), self.folder / LOG]
-        said = next(filter(None, map(_last_lines, files)), "nothing")
+        said = next(filter(None, map(_what_matters, files)), "nothing")
         self.close()
         return SimulationError(f"EnergyPlus {what}. It has said:\n{said}")
 
@@ -123,6 +123,9 @@ def _environment(energyplus: EnergyPlus, folder: Path) -> dict[str, str]:
     return {**os.environ, "EPLUS_PATH": str(folder), "PYTHONPATH": os.pathsep.join(python_path)}
 
 
-def _last_lines(file: Path) -> str:
+def _what_matters(file: Path) -> str:
+    """From the first severe error on; without one, the last lines."""
     lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
-    return "\n".join(line.rstrip() for line in lines[-SHOWN_LINES:])
+    severe = [i for i, line in enumerate(lines) if "** Severe" in line or "**  Fatal" in line]
+    first = severe[0] if severe else max(0, len(lines) - SHOWN_LINES)
+    return "\n".join(line.rstrip() for line in lines[first : first + SHOWN_LINES])

@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_span.hvac import SimulationError, make_env
 from sb3_span.hvac.buildings import DATA_CENTER, POWER
-from tests.hvac.sites import N_STEPS, TWO_DAYS, needs_energyplus, processes_with, simulations
+from tests.hvac.sites import N_STEPS, ONE_DAY, needs_energyplus, processes_with, simulations
 
 pytestmark = needs_energyplus
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def play(env, action, n_steps=None):
 
 
 def test_an_episode(temporary, capfd):
-    env = make_env(**TWO_DAYS)
+    env = make_env(**ONE_DAY)
     assert env.observation_space.shape == (41,)
     assert env.action_space.shape == (2,)
     observations, rewards, is_over = play(env, np.zeros(2, np.float32))
@@ -60,7 +60,7 @@ def test_an_episode(temporary, capfd):
 
 
 def test_the_paper_reward():
-    env = make_env(**TWO_DAYS).unwrapped
+    env = make_env(**ONE_DAY).unwrapped
     env.reset(seed=0)
     hot = []
     for _ in range(120):
@@ -74,7 +74,7 @@ def test_the_paper_reward():
 
 
 def test_set_points_reach_the_building():
-    env = make_env(**TWO_DAYS).unwrapped
+    env = make_env(**ONE_DAY).unwrapped
     env.reset(seed=0)
     for set_points in ([21.0, 9.0], [26.5, 6.0]):
         action = env.to_action(set_points)
@@ -87,9 +87,9 @@ def test_set_points_reach_the_building():
 
 
 def test_the_same_actions_give_the_same_year_and_random_weather_another():
-    first, again = (play(make_env(**TWO_DAYS), np.zeros(2, np.float32), 20)[0] for _ in range(2))
+    first, again = (play(make_env(**ONE_DAY), np.zeros(2, np.float32), 20)[0] for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    env = make_env("Eplus-datacenter_cw-mixed-continuous-stochastic-v1", **TWO_DAYS)
+    env = make_env("Eplus-datacenter_cw-mixed-continuous-stochastic-v1", **ONE_DAY)
     stochastic, same = (play(env, np.zeros(2, np.float32), 20)[0] for _ in range(2))
     other = env.reset()[0]
     env.close()
@@ -100,7 +100,7 @@ def test_the_same_actions_give_the_same_year_and_random_weather_another():
 
 @pytest.mark.parametrize("env_id, n_readings", [("SPANDataCenterHot-v0", 41), ("SPANFiveZoneCool-v0", 17)])
 def test_other_climates_and_buildings(env_id, n_readings):
-    env = gym.make(f"sb3_span.hvac:{env_id}", **TWO_DAYS)
+    env = gym.make(f"sb3_span.hvac:{env_id}", **ONE_DAY)
     assert env.observation_space.shape == (n_readings,)
     observations, _, _ = play(env, np.zeros(2, np.float32), 30)
     env.close()
@@ -109,7 +109,7 @@ def test_other_climates_and_buildings(env_id, n_readings):
 
 
 def test_several_at_once_and_in_worker_processes(temporary):
-    one, other = make_env(**TWO_DAYS), make_env("SPANDataCenterCool-v0", **TWO_DAYS)
+    one, other = make_env(**ONE_DAY), make_env("SPANDataCenterCool-v0", **ONE_DAY)
     for env in (one, other):
         env.reset(seed=0)
     for _ in range(5):
@@ -119,7 +119,7 @@ def test_several_at_once_and_in_worker_processes(temporary):
     one.close()
     other.step(np.zeros(2, np.float32))  # the one does not take the other with it
     other.close()
-    venv = SubprocVecEnv([lambda: make_env(**TWO_DAYS)] * 2)
+    venv = SubprocVecEnv([lambda: make_env(**ONE_DAY)] * 2)
     observations = venv.reset()
     venv.close()
     np.testing.assert_array_equal(observations[0], observations[1])
@@ -127,7 +127,7 @@ def test_several_at_once_and_in_worker_processes(temporary):
 
 
 def test_the_caller_s_folder_keeps_the_last_episode(tmp_path):
-    env = make_env(folder=tmp_path / "working", **TWO_DAYS)
+    env = make_env(folder=tmp_path / "working", **ONE_DAY)
     for _ in range(2):
         env.reset(seed=0)
     env.close()
@@ -136,7 +136,7 @@ def test_the_caller_s_folder_keeps_the_last_episode(tmp_path):
 
 
 def test_gymnasium_s_rules_are_kept():
-    env = make_env(**TWO_DAYS)
+    env = make_env(**ONE_DAY)
     check_env(env.unwrapped)
     env.close()
     with pytest.raises(ValueError, match="call reset"):
@@ -146,7 +146,7 @@ def test_gymnasium_s_rules_are_kept():
 def test_a_simulation_that_fails_says_what_energyplus_said(temporary):
     import sinergym
 
-    env = make_env(**TWO_DAYS)
+    env = make_env(**ONE_DAY)
     arguments = env.unwrapped._arguments
     building = json.loads((Path(sinergym.__file__).parent / "data" / "buildings" / arguments["building_file"]).read_text())
     (thermostat,) = building["ThermostatSetpoint:DualSetpoint"].values()
@@ -160,7 +160,7 @@ def test_a_simulation_that_fails_says_what_energyplus_said(temporary):
 
 
 def test_a_simulation_that_dies_ends_the_episode(temporary):
-    env = make_env(**TWO_DAYS)
+    env = make_env(**ONE_DAY)
     env.reset(seed=0)
     (process,) = simulations()
     os.kill(process, signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_a_simulation_that_dies_ends_the_episode(temporary):
 
 
 def test_a_simulation_that_stalls_ends_the_episode(temporary):
-    env = make_env(**TWO_DAYS)
+    env = make_env(**ONE_DAY)
     env.reset(seed=0)
     (process,) = simulations()
     os.kill(process, signal.SIGSTOP)
