@@ -13,11 +13,10 @@ from sb3_span.hvac.controllers import MODEL, REFERENCES, load_controller
 from sb3_span.hvac.energyplus import find_energyplus
 from sb3_span.hvac.env import BuildingEnv
 from sb3_span.hvac.monthly import WHOLE_YEAR, monthly
+from sb3_span.hvac.results import REFERENCE_FOLDER
 from sb3_span.hvac.training import train
 from sb3_span.hvac.years import simulate, write_year, year_file
 from sb3_span.study.records import SETTINGS, read_settings, run_folders
-
-REFERENCE_FOLDER = "references"
 
 
 def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, Any], **options: Any) -> bool:
