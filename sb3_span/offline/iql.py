@@ -18,6 +18,7 @@ from torch import nn
 from sb3_span.nn.budget import count_trainable
 from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.offline.export import save_policy
+from sb3_span.offline.fused import FusedUpdate
 from sb3_span.policies.options import split_by_role
 
 # d3rlpy's bounds of the log-std in IQL.
@@ -110,9 +111,20 @@ def _make_encoders(policy_kwargs: Mapping[str, Any]) -> dict[str, EncoderFactory
 
 
 class SPANIQLImpl(IQLImpl):
-    """d3rlpy's updates. The target critic, which does not change between them, is asked once and without a graph."""
+    """
+    d3rlpy's updates. With SPAN in all roles the native kernel does them; otherwise the target critic, which does not change
+    between them, is asked once and without a graph.
+    """
 
     _target: tuple[TorchMiniBatch | None, th.Tensor | None] = (None, None)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._fused = FusedUpdate.make(self)
+
+    def inner_update(self, batch: TorchMiniBatch, grad_step: int) -> dict[str, float]:
+        losses = None if self._fused is None else self._fused.run(batch)
+        return super().inner_update(batch, grad_step) if losses is None else losses
 
     def compute_value_loss(self, batch: TorchMiniBatch) -> th.Tensor:
         error = self._target_values(batch) - self._modules.value_func(batch.observations)
@@ -123,8 +135,10 @@ class SPANIQLImpl(IQLImpl):
         advantage = self._target_values(batch) - self._modules.value_func(batch.observations)
         return (self._weight_temp * advantage).exp().clamp(max=self._max_weight)
 
+    @th.no_grad()
     def update_critic_target(self) -> None:
-        super().update_critic_target()
+        targets, critics = self._modules.targ_q_funcs.parameters(), self._modules.q_funcs.parameters()
+        th._foreach_lerp_(list(targets), list(critics), self._tau)
         self._target = (None, None)
 
     @th.no_grad()

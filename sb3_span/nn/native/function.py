@@ -109,6 +109,35 @@ class NativeSPAN:
             return out
         return _torch_forward(self.arch, (x, *(None if p is None else pick(p, only) for p in parameters)))
 
+    def forward_and_keep(self, kernel: int, x: th.Tensor, parameters: Parameters) -> tuple[th.Tensor, th.Tensor]:
+        """The kernel's forward pass, and what its backward pass needs of it: z and its slope."""
+        lanes = KERNELS[kernel][1]
+        stack = len(parameters[0])  # type: ignore[arg-type]
+        padded = -(-self.latent_dim // lanes) * lanes
+        z = x.new_empty(stack * len(x) * 2 * padded)
+        return self.forward(kernel, x, parameters, z=z), z
+
+    def backward(
+        self, kernel: int, x: th.Tensor, parameters: Parameters, z: th.Tensor, grad_out: th.Tensor, wanted: tuple[bool, ...]
+    ) -> list[th.Tensor | None]:
+        """
+        The kernel's backward pass.
+
+        :param wanted: For ``x`` and each of the parameters whether its gradient is wanted
+        :return: The gradients of ``x`` and of the parameters; those that are not wanted may be None
+        """
+        grads: list[th.Tensor | None] = [None] * (1 + len(parameters))
+        if wanted[0]:
+            grads[0] = th.empty_like(x)
+        if any(wanted[1:]):  # the kernel sums up the gradients of all parameters, or of none
+            grads[1:] = [None if parameter is None else th.empty_like(parameter) for parameter in parameters]
+        grad_out = grad_out.contiguous()  # has to live until the kernel is done, as everything whose address it gets
+        assert extension is not None
+        addresses = _addresses(x, *parameters, z, grad_out, *grads)
+        if extension.backward(kernel, len(parameters[0]), len(x), *self.sizes, *addresses):  # type: ignore[arg-type]
+            return grads
+        return _torch_backward(self.arch, (x, *parameters), wanted, grad_out)
+
 
 def _is_plain(tensor: th.Tensor) -> bool:
     return tensor.dtype is th.float32 and tensor.is_cpu and type(tensor) in PLAIN
@@ -121,11 +150,7 @@ def _addresses(*tensors: th.Tensor | None) -> list[int]:
 class _Differentiable(th.autograd.Function):
     @staticmethod
     def forward(ctx: Any, native: NativeSPAN, kernel: int, x: th.Tensor, *parameters: th.Tensor | None) -> th.Tensor:
-        lanes = KERNELS[kernel][1]
-        stack = len(parameters[0])  # type: ignore[arg-type]
-        padded = -(-native.latent_dim // lanes) * lanes
-        z = x.new_empty(stack * len(x) * 2 * padded)  # z and its slope
-        out = native.forward(kernel, x, parameters, z=z)
+        out, z = native.forward_and_keep(kernel, x, parameters)
         ctx.save_for_backward(x, *parameters, z)
         ctx.native, ctx.kernel = native, kernel
         return out
@@ -136,17 +161,7 @@ class _Differentiable(th.autograd.Function):
         wanted = ctx.needs_input_grad[2:]
         if th.is_grad_enabled() or type(grad_out) not in PLAIN or _is_batched(grad_out):
             return None, None, *_torch_backward(ctx.native.arch, (x, *parameters), wanted, grad_out)
-        grads: list[th.Tensor | None] = [None] * (1 + len(parameters))
-        if wanted[0]:
-            grads[0] = th.empty_like(x)
-        if any(wanted[1:]):  # the kernel sums up the gradients of all parameters, or of none
-            grads[1:] = [None if parameter is None else th.empty_like(parameter) for parameter in parameters]
-        grad_out = grad_out.contiguous()  # has to live until the kernel is done, as everything whose address it gets
-        assert extension is not None
-        addresses = _addresses(x, *parameters, z, grad_out, *grads)
-        if not extension.backward(ctx.kernel, len(parameters[0]), len(x), *ctx.native.sizes, *addresses):
-            grads = _torch_backward(ctx.native.arch, (x, *parameters), wanted, grad_out)
-        return None, None, *grads
+        return None, None, *ctx.native.backward(ctx.kernel, x, parameters, z, grad_out, wanted)
 
 
 def _is_batched(tensor: th.Tensor) -> bool:
