@@ -48,19 +48,7 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
     """
     examples = tuple(th.zeros((2, *shape), dtype=dtype) for shape, dtype in _inputs(policy).values())
     outputs = ["action"] if isinstance(policy.action_space, spaces.Box) else ["action", "scores"]
-    with _quiet():
-        program = th.onnx.export(
-            _Graph(policy).eval(),
-            examples,
-            dynamo=True,
-            opset_version=OPSET,
-            input_names=list(_inputs(policy)),
-            output_names=outputs,
-            dynamic_shapes=(tuple({0: th.export.Dim("batch")} for _ in examples),),
-        )
-        assert program is not None
-    model = program.model_proto
-    _remove_traces(model)
+    model = trace(_Graph(policy), examples, list(_inputs(policy)), outputs)
     properties = {
         "producer": f"sb3_span {__version__}",
         "policy": policy.policy_name,
@@ -70,6 +58,31 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
     }
     onnx.helper.set_model_props(model, properties)
     onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def trace(module: nn.Module, examples: tuple[th.Tensor, ...], inputs: list[str], outputs: list[str]) -> "onnx.ModelProto":
+    """
+    :param module: Takes its inputs one by one
+    :param examples: One of each, with a batch of two
+    :param inputs: Their names
+    :param outputs: The names of the outputs
+    :return: The graph, for a batch of any size
+    """
+    with _quiet():
+        program = th.onnx.export(
+            module.eval(),
+            examples,
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=inputs,
+            output_names=outputs,
+            # A module whose inputs are *args has all of them in one tuple.
+            dynamic_shapes=(tuple({0: th.export.Dim("batch")} for _ in examples),),
+        )
+    assert program is not None
+    model = program.model_proto
+    _remove_traces(model)
     return model
 
 

@@ -1,14 +1,12 @@
 """An algorithm's greedy policy as a file that works without d3rlpy."""
 
-import logging
-import warnings
 from pathlib import Path
 
 import torch as th
 from d3rlpy.algos.qlearning.base import QLearningAlgoBase
 from torch import nn
 
-OPSET = 18
+from sb3_span.files import written_whole
 
 
 class _GreedyPolicy(nn.Module):
@@ -24,7 +22,8 @@ class _GreedyPolicy(nn.Module):
         modules = vars(algo.impl.modules).items()
         self.networks = nn.ModuleDict({name: module for name, module in modules if isinstance(module, nn.Module)})
 
-    def forward(self, x: th.Tensor) -> th.Tensor:
+    def forward(self, *inputs: th.Tensor) -> th.Tensor:
+        (x,) = inputs
         config = self._algo.config
         if config.observation_scaler:
             x = config.observation_scaler.transform(x)
@@ -43,31 +42,12 @@ def save_policy(algo: QLearningAlgoBase, path: Path | str) -> None:
     if Path(path).suffix != ".onnx":
         QLearningAlgoBase.save_policy(algo, str(path))
         return
-    try:
-        import onnxscript  # noqa: F401  torch's exporter is made of it
-    except ImportError as error:
-        raise ImportError(f"ONNX export needs a package: {error}. Install it with: pip install 'sb3_span[deploy]'") from error
+    from sb3_span.deploy.onnx_export import trace
+
     assert algo.impl is not None and algo.observation_shape is not None
     example = th.zeros(2, *algo.observation_shape)
     algo.predict(example.numpy())  # scalers make their tensors when they are first used, which must not be while tracing
     algo.impl.modules.set_eval()
-    logger = logging.getLogger("torch.onnx")  # the exporter talks about itself
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            th.onnx.export(
-                _GreedyPolicy(algo).eval(),
-                (example,),
-                path,
-                dynamo=True,
-                verbose=False,
-                opset_version=OPSET,
-                input_names=["input_0"],  # d3rlpy's names
-                output_names=["output_0"],
-                dynamic_shapes=({0: th.export.Dim("batch")},),
-                external_data=False,
-            )
-    finally:
-        logger.setLevel(level)
+    graph = trace(_GreedyPolicy(algo), (example,), ["input_0"], ["output_0"])  # d3rlpy's names
+    with written_whole(Path(path)) as temporary:
+        temporary.write_bytes(graph.SerializeToString())
