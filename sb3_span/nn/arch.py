@@ -1,8 +1,9 @@
 """The options of a SPAN network, and what is allowed in them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Union
 
 BASES = ("kernel", "bspline")
@@ -28,6 +29,8 @@ class SPANArch:
         By default that of the observation, or 64 when it has more than 128
     :param preprocess: How the observation gets into [0, 1]: ``"dense"`` (a linear layer and a sigmoid),
         ``"layernorm"`` or ``"batchnorm"`` (followed by a sigmoid), ``"minmax"`` (running bounds), ``"none"`` (clamped)
+    :param slope: How steep the splines are when training starts: straight lines with slopes of this standard deviation,
+        divided by the square root of D
     """
 
     nmodes: int = 10
@@ -36,6 +39,7 @@ class SPANArch:
     degree: int = 2
     latent_dim: int | None = None
     preprocess: str = "dense"
+    slope: float = 2.5
 
     def __post_init__(self) -> None:
         _check_choice("basis", self.basis, BASES)
@@ -51,6 +55,8 @@ class SPANArch:
         else:
             _check_integer("nelems", self.nelems, 1, "Try 2 or 4.")
             _check_integer("degree", self.degree, 1, "1 is piecewise linear, 2 quadratic, 3 cubic.")
+        if not isinstance(self.slope, Real) or isinstance(self.slope, bool) or not 0 < self.slope < math.inf:
+            raise ValueError(f"span_arch['slope'] is {self.slope!r}; it must be a positive number. Leave it out for 2.5.")
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
             if self.preprocess != "dense":

@@ -59,3 +59,18 @@ def basis_values(z: th.Tensor, scale: th.Tensor | None, nelems: int, degree: int
         return kernel_basis(z, nelems, scale)
     # nelems inner spans, and one more at either end.
     return bspline_basis(z, nelems + 2, degree)
+
+
+def basis_places(nelems: int, degree: int | None) -> th.Tensor:
+    """
+    Where on [0, 1] each basis function sits. Coefficients that lie on a straight line over these places make a spline that is
+    this line.
+
+    :param nelems: Number of elements
+    :param degree: Degree of the B-splines; None for the kernel basis
+    :return: Places, shape (N,); of a B-spline the mean of its inner knots, which for the outermost ones can be beyond the ends
+    """
+    if degree is None:
+        return th.linspace(0, 1, nelems)
+    n_spans = nelems + 2
+    return (th.arange(n_spans + degree) - (degree - 1) / 2) / n_spans

@@ -12,13 +12,11 @@ import torch as th
 from torch import nn
 
 from sb3_span.nn.arch import SPANArch
-from sb3_span.nn.basis import basis_values
+from sb3_span.nn.basis import basis_places, basis_values
 from sb3_span.nn.native import NativeSPAN, supports
 from sb3_span.nn.preprocess import DenseSigmoid, make_preprocess
 from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import StackedLinear, pick
-
-COEFFICIENT_STD = 0.1
 
 
 class SPAN(nn.Module):
@@ -59,9 +57,11 @@ class SPAN(nn.Module):
         scale = nn.Parameter(th.full((stack, self.latent_dim), float(arch.nelems - 1))) if arch.basis == "kernel" else None
         self.scale: nn.Parameter | None
         self.register_parameter("scale", scale)  # (C, D)
-        # Every factor starts near 1, so that a product over many dimensions neither dies nor explodes.
-        shape = (stack, self.latent_dim, arch.n_basis, arch.nmodes)
-        self.coefficients = nn.Parameter(th.empty(shape).normal_(1.0, COEFFICIENT_STD))  # (C, D, N, M)
+        # Every factor starts as a straight line of random slope that is 1 at the middle. The more factors the gentler the
+        # slopes, so that a product over many dimensions neither dies nor explodes.
+        slopes = th.empty(stack, self.latent_dim, 1, arch.nmodes).normal_(0.0, arch.slope / self.latent_dim**0.5)
+        places = basis_places(arch.nelems, None if arch.basis == "kernel" else arch.degree)
+        self.coefficients = nn.Parameter(1.0 + slopes * (places - 0.5).unsqueeze(-1))  # (C, D, N, M)
         self.head: StackedLinear | None
         self.register_module("head", None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack))
 

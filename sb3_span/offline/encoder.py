@@ -71,6 +71,7 @@ class SPANEncoderFactory(EncoderFactory):
     degree: int = SPANArch.degree
     latent_dim: int | None = SPANArch.latent_dim
     preprocess: str = SPANArch.preprocess
+    slope: float = SPANArch.slope
 
     def __post_init__(self) -> None:
         self._arch()

@@ -202,9 +202,25 @@ def test_can_be_scripted(arch, n_stack, only, preprocess):
     th.testing.assert_close(scripted.eval()(x, only), net.eval()(x, only), rtol=1e-4, atol=1e-5)
 
 
-def test_product_over_many_dimensions_neither_dies_nor_explodes():
-    modes = SPAN(128, dict(nmodes=50))(th.randn(64, 128))
-    assert 0.05 < modes.abs().median() < 20
+@pytest.mark.parametrize("arch", [dict(basis="kernel"), dict(basis="bspline", degree=2)])
+@pytest.mark.parametrize("dim", [2, 16, 128])
+def test_modes_at_the_start(arch, dim):
+    """A product over many dimensions neither dies nor explodes, and modes differ between states as much as over few."""
+    modes = SPAN(dim, dict(arch, nmodes=200))(th.randn(64, dim)).detach()
+    assert 0.7 < modes.median() < 1.3 and 0.05 < modes.std(dim=0).median() < 0.3
+    if arch["basis"] == "bspline":  # bumps sum to 0.875 at the ends of the interval
+        saturated = SPAN(dim, dict(arch, nmodes=200))(100 * th.randn(64, dim)).detach()
+        assert 0.3 < saturated.median() < 1.3 and saturated.abs().max() < 100
+
+
+@pytest.mark.parametrize("arch", [dict(basis="kernel"), *(dict(basis="bspline", degree=degree) for degree in (1, 2, 3))])
+def test_factors_start_as_straight_lines(arch):
+    net = SPAN(1, dict(arch, nmodes=5, nelems=6, preprocess="none"))
+    z = th.linspace(0.1, 0.9, 9).unsqueeze(-1)  # at its ends the kernel basis is not whole
+    lines = net(z).detach()
+    th.testing.assert_close(lines[4], th.ones(5))
+    th.testing.assert_close(lines.diff(dim=0), lines.diff(dim=0)[:1].expand(8, 5), rtol=0, atol=1e-5)
+    assert len(th.unique(lines[0])) == 5
 
 
 @given(
