@@ -207,10 +207,10 @@ def test_can_be_scripted(arch, n_stack, only, preprocess):
 def test_modes_at_the_start(arch, dim):
     """A product over many dimensions neither dies nor explodes, and modes differ between states as much as over few."""
     modes = SPAN(dim, dict(arch, nmodes=200))(th.randn(64, dim)).detach()
-    assert 0.7 < modes.median() < 1.3 and 0.05 < modes.std(dim=0).median() < 0.3
+    assert 0.7 < modes.median() < 1.3 and 0.05 < modes.std(dim=0).median() < 0.5
     if arch["basis"] == "bspline":  # bumps sum to 0.875 at the ends of the interval
         saturated = SPAN(dim, dict(arch, nmodes=200))(100 * th.randn(64, dim)).detach()
-        assert 0.3 < saturated.median() < 1.3 and saturated.abs().max() < 100
+        assert 0.3 < saturated.median() < 1.3 and saturated.abs().max() < 200
 
 
 @pytest.mark.parametrize("arch", [dict(basis="kernel"), *(dict(basis="bspline", degree=degree) for degree in (1, 2, 3))])
