@@ -21,7 +21,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
 
-from sb3_span.policies.clipping import GradientClipping
+from sb3_span.policies.optimizers import GradientClipping
 from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
 from sb3_span.policies.registry import ALIAS, policy_for
 

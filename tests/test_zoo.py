@@ -8,7 +8,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from sb3_span.policies.clipping import GradientClipping
+from sb3_span.policies.optimizers import GradientClipping
 from sb3_span.policies.options import SPANOptions
 from sb3_span.zoo import make_agent
 

@@ -39,9 +39,11 @@ class SPANQRDQNPolicy(SPANOptions, QRDQNPolicy):
     """
     QR-DQN's policy with a SPAN network for the quantiles of all actions, and its target.
 
-    Takes every option of sb3-contrib's ``QRDQNPolicy`` except ``net_arch`` and ``activation_fn``, and one more:
+    Takes every option of sb3-contrib's ``QRDQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     """
 
     span_roles = ("qf",)
@@ -65,10 +67,12 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
     """
     TQC's policy with SPAN networks: one for the actor, one stack for all critics.
 
-    Takes every option of sb3-contrib's ``TQCPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
+    Takes every option of sb3-contrib's ``TQCPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """
@@ -81,11 +85,13 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
     """
     MaskablePPO's policy with a SPAN network each for the actions and the value.
 
-    Takes every option of sb3-contrib's ``MaskableActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and one
+    Takes every option of sb3-contrib's ``MaskableActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two
     more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     """
 
 
@@ -93,11 +99,13 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
     """
     RecurrentPPO's policy with a SPAN network each for the actions and the value, behind the LSTMs.
 
-    Takes every option of sb3-contrib's ``RecurrentActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and one
+    Takes every option of sb3-contrib's ``RecurrentActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two
     more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     """
 
     def _build_mlp_extractor(self) -> None:

@@ -10,9 +10,11 @@ class SPANDQNPolicy(SPANOptions, DQNPolicy):
     """
     DQN's policy with a SPAN network for the Q-values of all actions, and its target.
 
-    Takes every option of SB3's ``DQNPolicy`` except ``net_arch`` and ``activation_fn``, and one more:
+    Takes every option of SB3's ``DQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     """
 
     span_roles = ("qf",)

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
-from sb3_span.policies.clipping import GradientClipping
 from sb3_span.policies.networks import SPANCritic, SPANNetwork
+from sb3_span.policies.optimizers import GradientClipping
 from sb3_span.policies.options import SPANOptions
 
 

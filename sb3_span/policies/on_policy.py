@@ -38,10 +38,12 @@ class SPANActorCriticPolicy(SPANOnPolicy, ActorCriticPolicy):
     """
     Actor-critic policy with a SPAN network each for the actions and the value.
 
-    Takes every option of SB3's ``ActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
+    Takes every option of SB3's ``ActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     :param stacked: Whether the two, when they have one shape, share their parameters' tensors and are evaluated at once.
         False is for algorithms that tell the actor's parameters from the critic's; None, the default, knows that TRPO does
     """

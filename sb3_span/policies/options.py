@@ -10,6 +10,7 @@ from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
+from sb3_span.policies.optimizers import optimizers_of, parts_of, read_lr_scale, scale_learning_rates
 from sb3_span.policies.registry import check_algorithm
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
@@ -44,7 +45,7 @@ def split_by_role(span_arch: Mapping[str, Any] | None, roles: tuple[str, ...]) -
 class SPANOptions(BasePolicy):
     """
     Mixed into a policy of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, chooses a features
-    extractor that fits the observations, and remembers every option when the policy is saved.
+    extractor that fits the observations, scales learning rates, and remembers every option when the policy is saved.
     """
 
     span_roles: ClassVar[tuple[str, ...]]
@@ -55,6 +56,7 @@ class SPANOptions(BasePolicy):
         action_space: spaces.Space,
         lr_schedule: Schedule,
         span_arch: Mapping[str, Any] | None = None,
+        lr_scale: float | Mapping[str, float] = 1.0,
         **kwargs: Any,
     ) -> None:
         check_algorithm(self)
@@ -66,11 +68,15 @@ class SPANOptions(BasePolicy):
                 )
         # SB3 builds the networks inside super().__init__, so this has to be there before.
         self.archs = split_by_role(span_arch, self.span_roles)
+        self.lr_scale = read_lr_scale(lr_scale)
         if kwargs.get("features_extractor_class") is None:
             kwargs["features_extractor_class"] = default_features_extractor_class(
                 observation_space, normalized_image=not kwargs.get("normalize_images", True)
             )
         super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **kwargs)
+        if any(factor != 1.0 for factor in self.lr_scale.values()):
+            for optimizer in optimizers_of(self):
+                scale_learning_rates(optimizer, parts_of(self), self.lr_scale)
 
     def make_network(
         self, network_class: type, role: str, kwargs: dict[str, Any], features_extractor: BaseFeaturesExtractor | None = None
@@ -92,6 +98,7 @@ class SPANOptions(BasePolicy):
         data = super()._get_constructor_parameters()
         for option in MLP_OPTIONS:
             del data[option]
+        data["lr_scale"] = self.lr_scale
         data["span_arch"] = {role: arch.to_dict() for role, arch in self.archs.items()}
         # SB3 leaves this out: an unshared policy would be loaded as a shared one and act differently.
         if hasattr(self, "share_features_extractor"):  # DQN and QR-DQN have one network, which has nobody to share with

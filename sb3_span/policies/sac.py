@@ -4,19 +4,21 @@ from typing import Any
 
 from stable_baselines3.sac.policies import SACPolicy
 
-from sb3_span.policies.clipping import GradientClipping
 from sb3_span.policies.networks import SPANActor
 from sb3_span.policies.off_policy import SPANOffPolicy
+from sb3_span.policies.optimizers import GradientClipping
 
 
 class SPANPolicy(SPANOffPolicy, SACPolicy):
     """
     SAC's policy with SPAN networks: one for the actor, one stack for all critics.
 
-    Takes every option of SB3's ``SACPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
+    Takes every option of SB3's ``SACPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """

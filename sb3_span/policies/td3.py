@@ -10,10 +10,12 @@ class SPANTD3Policy(SPANOffPolicy, TD3Policy):
     """
     The policy of TD3 and DDPG with SPAN networks: one for the actor, one stack for all critics, and a target of each.
 
-    Takes every option of SB3's ``TD3Policy`` except ``net_arch`` and ``activation_fn``, and two more:
+    Takes every option of SB3's ``TD3Policy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
+    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
+        ``coefficients``, ``scale`` and ``head``
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """

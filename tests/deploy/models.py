@@ -11,11 +11,12 @@ from tests.policies.models import make_model
 from tests.policies.models import observations as draw
 
 
-def lively(algo=PPO, observations="vector", actions="box", **kwargs):
+def lively(algo=PPO, observations="vector", actions="box", steps=0, **kwargs):
     """
     :param algo: The algorithm
     :param observations: Name of an observation space in ``OBSERVATIONS``
     :param actions: Name of an action space in ``ACTIONS``
+    :param steps: Steps to learn for, which moves the statistics of batchnorm and minmax
     :param kwargs: As for ``make_model``
     """
     env = kwargs.pop("env", None) or make(observations, actions)
@@ -26,6 +27,8 @@ def lively(algo=PPO, observations="vector", actions="box", **kwargs):
             parameter += 0.3 * th.randn(parameter.shape, generator=generator)
     if not isinstance(model.action_space, spaces.Box):
         balance(model)
+    if steps:
+        model.learn(steps)
     seen = draw(model, 200)
     assert len(np.unique(model.predict(seen, deterministic=True)[0], axis=0)) > 1
     return model

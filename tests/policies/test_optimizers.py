@@ -1,17 +1,23 @@
-"""Gradients are clipped before each step, for SPAN and for the MLP that it is compared with."""
+"""Gradients are clipped before each step, for SPAN and for the MLP that it is compared with; learning rates by part."""
 
 import copy
 import pickle
 
 import pytest
 import torch as th
-from sb3_contrib import TQC
-from stable_baselines3 import DDPG, SAC, TD3
+from sb3_contrib import QRDQN, TQC, TRPO, RecurrentPPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.utils import update_learning_rate
 
 from sb3_span import ClippedMlpPolicy
-from sb3_span.policies.clipping import clipped
+from sb3_span.policies.optimizers import clip_gradients, optimizers_of
 from tests.policies.envs import make
 from tests.policies.models import name
+
+
+def clipped(optimizer, max_grad_norm):
+    clip_gradients(optimizer, max_grad_norm)
+    return optimizer
 
 
 @pytest.mark.parametrize("optimizer_class", [th.optim.SGD, th.optim.Adam, th.optim.AdamW])
@@ -21,7 +27,7 @@ def test_step_is_that_of_the_clipped_gradient(optimizer_class):
         expected, param = th.nn.Parameter(th.ones(2)), th.nn.Parameter(th.ones(2))
         expected.grad, param.grad = factor * gradient, gradient.clone()
         optimizer_class([expected], lr=0.1).step()
-        clipped(optimizer_class)([param], lr=0.1, max_grad_norm=max_norm).step()
+        clipped(optimizer_class([param], lr=0.1), max_norm).step()
         th.testing.assert_close(param, expected)
 
 
@@ -35,7 +41,7 @@ def test_gradients_are_those_of_torchs_function(size, wrong):
     for params in (ours, theirs):  # the last one has no gradient
         for param, gradient in zip(params, gradients, strict=False):
             param.grad = gradient.clone()
-    clipped(th.optim.SGD)(ours, lr=1.0, max_grad_norm=0.5).step()
+    clipped(th.optim.SGD(ours, lr=1.0), 0.5).step()
     th.nn.utils.clip_grad_norm_(theirs, 0.5)
     for our, their in zip(ours[:-1], theirs, strict=False):
         th.testing.assert_close(our.grad, their.grad, equal_nan=True)
@@ -44,7 +50,7 @@ def test_gradients_are_those_of_torchs_function(size, wrong):
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"])
 def test_a_copy_still_clips(duplicate):
     param = th.nn.Parameter(th.ones(2))
-    optimizer = duplicate(clipped(th.optim.SGD)([param], lr=1.0, max_grad_norm=1.0))
+    optimizer = duplicate(clipped(th.optim.SGD([param], lr=1.0), 1.0))
     (param,) = optimizer.param_groups[0]["params"]
     param.grad = th.tensor([30.0, 40.0])
     optimizer.step()
@@ -94,4 +100,62 @@ def test_baseline_policy_keeps_its_options(tmp_path):
     assert loaded.max_grad_norm == 2.0
     assert loaded.share_features_extractor is True
     assert loaded.optimizer_class is th.optim.Adam
-    assert type(loaded.actor.optimizer) is clipped(th.optim.Adam)
+    assert isinstance(loaded.actor.optimizer, th.optim.Adam) and loaded.actor.optimizer.defaults["max_grad_norm"] == 2.0
+
+
+SCALES = dict(preprocess=0.0, coefficients=3.0, scale=2.0)  # the head has 1
+ON_POLICY = (PPO, A2C, TRPO, RecurrentPPO)
+DISCRETE = (DQN, QRDQN)
+
+
+def part_of(parameter_name):
+    for part in SCALES:
+        if f".{part}" in parameter_name and not parameter_name.endswith("head.weight"):
+            return part
+    return "head"
+
+
+@pytest.mark.parametrize("algo", [*ON_POLICY, *DISCRETE, SAC, TQC, TD3, DDPG], ids=name)
+def test_each_part_has_its_learning_rate(algo, tmp_path):
+    """With SGD a step is the gradient times the learning rate, which SB3 sets, also after loading."""
+    policy_kwargs = dict(lr_scale=SCALES, optimizer_class=th.optim.SGD)
+    if algo in (SAC, TQC, TD3, DDPG):
+        policy_kwargs["max_grad_norm"] = 1e6
+    kwargs = {} if algo in ON_POLICY else dict(buffer_size=100)
+    env = make("vector", "discrete" if algo in DISCRETE else "box")
+    model = algo("SPANPolicy", env, policy_kwargs=policy_kwargs, **kwargs)
+    for lr in (1e-3, 2e-3):
+        names = {param: name for name, param in model.policy.named_parameters()}
+        seen = set()
+        for optimizer in optimizers_of(model.policy):
+            update_learning_rate(optimizer, lr)
+            params = [param for group in optimizer.param_groups for param in group["params"]]
+            before = [param.detach().clone() for param in params]
+            for param in params:
+                param.grad = th.ones_like(param)
+            optimizer.step()
+            for param, old in zip(params, before, strict=True):
+                part = part_of(names[param])
+                th.testing.assert_close(param.detach(), old - lr * SCALES.get(part, 1.0), msg=names[param])
+                seen.add(part)
+            assert all(group["lr"] == lr for group in optimizer.param_groups)
+        assert seen == {*SCALES, "head"}
+        model.save(tmp_path / "model")
+        model = algo.load(tmp_path / "model", env=env)
+        assert model.policy.lr_scale == {**SCALES, "head": 1.0}
+
+
+def test_one_scale_for_all_is_one_group():
+    """Groups cost time."""
+    (optimizer,) = optimizers_of(PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=3)).policy)
+    assert [group["lr_scale"] for group in optimizer.param_groups] == [3.0]
+    (optimizer,) = optimizers_of(PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=dict(head=1))).policy)
+    assert type(optimizer) is th.optim.Adam
+
+
+@pytest.mark.parametrize("lr_scale", [-1, "3", None, True, dict(modes=2.0), dict(head="2"), float("inf")])
+def test_wrong_scales(lr_scale):
+    with pytest.raises(
+        ValueError, match=r"lr_scale is .*; it must be a number that .* any of the parts \['preprocess', 'coeff"
+    ):
+        PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=lr_scale))

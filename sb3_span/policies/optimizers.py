@@ -1,0 +1,160 @@
+"""What SB3's policies cannot ask of their optimizers: clipped gradients for SAC and its kin, and learning rates by part."""
+
+import functools
+from collections.abc import Iterator, Mapping
+from numbers import Real
+from typing import Any
+
+import torch as th
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+
+from sb3_span.nn import SPAN
+
+# The parts of a SPAN network that can have a learning rate of their own. The head is all the rest that the optimizer trains.
+PARTS = ("preprocess", "coefficients", "scale", "head")
+
+
+class _Adapted(th.optim.Optimizer):
+    """Mixed into an optimizer class, in front of it: clips all gradients together, scales learning rates, steps."""
+
+    plain_class: type[th.optim.Optimizer]
+
+    def step(self, closure: Any = None) -> Any:
+        assert closure is None, "a closure computes gradients inside the step, after they were clipped"
+        max_grad_norm = self.defaults.get("max_grad_norm")
+        if max_grad_norm is not None:
+            params = (param for group in self.param_groups for param in group["params"])
+            _clip([param.grad for param in params if param.grad is not None], max_grad_norm)
+        # SB3 sets the learning rate of all groups to that of its schedule before every update.
+        scaled = [(group, group["lr"]) for group in self.param_groups if "lr_scale" in group]
+        for group, lr in scaled:
+            group["lr"] = lr * group["lr_scale"]
+        try:
+            return super().step()
+        finally:
+            for group, lr in scaled:
+                group["lr"] = lr
+
+    def __reduce__(self) -> Any:
+        # The class is made at run time, so pickle cannot find it by its name.
+        return _new_adapted, (self.plain_class,), self.__getstate__()
+
+
+def _clip(gradients: list[th.Tensor], max_norm: float) -> None:
+    """``torch.nn.utils.clip_grad_norm_`` with fewer operations, for gradients that are all on one device."""
+    if not gradients:
+        return
+    norm = th.linalg.vector_norm(th.stack(th._foreach_norm(gradients))).item()
+    if not norm <= max_norm:  # nor is a NaN
+        th._foreach_mul_(gradients, max_norm / (norm + 1e-6))
+
+
+@functools.cache
+def _adapted(optimizer_class: type[th.optim.Optimizer]) -> type[th.optim.Optimizer]:
+    return type(f"Adapted{optimizer_class.__name__}", (_Adapted, optimizer_class), {"plain_class": optimizer_class})
+
+
+def _new_adapted(optimizer_class: type[th.optim.Optimizer]) -> th.optim.Optimizer:
+    cls = _adapted(optimizer_class)  # type: ignore[arg-type]
+    return cls.__new__(cls)
+
+
+def _adapt(optimizer: th.optim.Optimizer) -> None:
+    if not isinstance(optimizer, _Adapted):
+        optimizer.__class__ = _adapted(type(optimizer))  # type: ignore[arg-type]
+
+
+def clip_gradients(optimizer: th.optim.Optimizer, max_grad_norm: float) -> None:
+    """
+    From now on the optimizer clips the norm of all its gradients together before each step.
+
+    :param optimizer: Any of torch's, such as ``Adam``
+    :param max_grad_norm: The largest norm that is left alone
+    """
+    _adapt(optimizer)
+    # Unlike the parameter groups, the defaults are pickled and yet not replaced by load_state_dict.
+    optimizer.defaults["max_grad_norm"] = max_grad_norm
+
+
+def scale_learning_rates(
+    optimizer: th.optim.Optimizer, parts: Mapping[th.nn.Parameter, str], lr_scale: Mapping[str, float]
+) -> None:
+    """
+    From now on each part is trained with its own multiple of the learning rate.
+
+    :param optimizer: Any of torch's, new and with one group of parameters
+    :param parts: The part that a parameter belongs to; one that is not there is of the head
+    :param lr_scale: For each part the factor
+    """
+    _adapt(optimizer)
+    (group,) = optimizer.param_groups
+    groups: dict[float, dict[str, Any]] = {}
+    for param in group["params"]:
+        factor = lr_scale[parts.get(param, "head")]
+        groups.setdefault(factor, {**group, "params": [], "lr_scale": factor})["params"].append(param)
+    optimizer.param_groups = list(groups.values())
+
+
+def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:
+    """The parts that the parameters of all SPAN networks in a module belong to, but for heads."""
+    parts = {}
+    for span in module.modules():
+        if isinstance(span, SPAN):
+            parts.update(dict.fromkeys(span.preprocess.parameters(), "preprocess"))
+            parts[span.coefficients] = "coefficients"
+            if span.scale is not None:
+                parts[span.scale] = "scale"
+    return parts
+
+
+def read_lr_scale(lr_scale: Any) -> dict[str, float]:
+    """
+    :param lr_scale: What the user passed: a number, or one for each of some parts
+    :return: One for each part
+    """
+    given = lr_scale if isinstance(lr_scale, Mapping) else dict.fromkeys(PARTS, lr_scale)
+    for part, factor in given.items():
+        is_number = isinstance(factor, Real) and not isinstance(factor, bool)
+        if part not in PARTS or not (is_number and 0 <= factor < float("inf")):
+            raise ValueError(
+                f"lr_scale is {lr_scale!r}; it must be a number that multiplies the learning rate, or a dict with a number "
+                f"for any of the parts {list(PARTS)}, for instance lr_scale=dict(coefficients=10.0)."
+            )
+    return {part: float(given.get(part, 1.0)) for part in PARTS}
+
+
+def optimizers_of(policy: BasePolicy) -> Iterator[th.optim.Optimizer]:
+    """A policy's own optimizer, or those of its actor and critic."""
+    for module in policy.modules():
+        if isinstance(getattr(module, "optimizer", None), th.optim.Optimizer):
+            yield module.optimizer  # type: ignore[misc]
+
+
+class GradientClipping(BasePolicy):
+    """
+    Mixed into a policy of SB3, in front of it.
+
+    :param max_grad_norm: Clip the gradients of each optimizer's parameters to this norm; None does not clip
+    """
+
+    def __init__(self, *args: Any, max_grad_norm: float | None = None, **kwargs: Any) -> None:
+        is_number = isinstance(max_grad_norm, Real) and not isinstance(max_grad_norm, bool)
+        if max_grad_norm is not None and not (is_number and max_grad_norm > 0):
+            raise ValueError(
+                f"max_grad_norm is {max_grad_norm!r}; it must be a positive number, or None to leave the gradients "
+                "as they are. Try 10.0."
+            )
+        self.max_grad_norm = max_grad_norm
+        super().__init__(*args, **kwargs)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        super()._build(lr_schedule)  # type: ignore[misc]
+        if self.max_grad_norm is not None:
+            for optimizer in optimizers_of(self):
+                clip_gradients(optimizer, self.max_grad_norm)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        data = super()._get_constructor_parameters()
+        data["max_grad_norm"] = self.max_grad_norm
+        return data
