@@ -1,4 +1,8 @@
-"""The network inside d3rlpy, and data sets of Minari. Importing it makes SPAN known to ``d3rlpy.load_learnable``."""
+"""
+The network inside d3rlpy, and data sets of Minari.
+
+Importing it makes SPAN known to ``d3rlpy.load_learnable``, and ``algo.save_policy`` able to write ONNX again.
+"""
 
 try:
     import d3rlpy  # noqa: F401
@@ -13,7 +17,7 @@ except ImportError as error:
 from sb3_span.offline.adroit import REFERENCE_SCORES, normalized_score
 from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.offline.evaluation import evaluate
-from sb3_span.offline.export import save_policy
+from sb3_span.offline.export import save_policy as _save_policy  # noqa: F401  takes the place of d3rlpy's
 from sb3_span.offline.iql import SPANIQL, SPANIQLConfig, make_config
 from sb3_span.offline.minari_data import load_minari
 
@@ -26,5 +30,4 @@ __all__ = [
     "load_minari",
     "make_config",
     "normalized_score",
-    "save_policy",
 ]

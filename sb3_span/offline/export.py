@@ -31,16 +31,20 @@ class _GreedyPolicy(nn.Module):
         return config.action_scaler.reverse_transform(action) if config.action_scaler else action
 
 
-def save_policy(algo: QLearningAlgoBase, path: Path | str) -> None:
+_save_policy_of_d3rlpy = QLearningAlgoBase.save_policy
+
+
+def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
     """
-    d3rlpy's ``algo.save_policy``, whose ONNX export fails with current versions of torch, whatever the encoder. This one takes
-    batches of any size; it needs the extra ``deploy``.
+    ``algo.save_policy`` of all of d3rlpy's algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own hands torch's ONNX exporter
+    a kind of function that it no longer takes, whatever the encoder. This one takes batches of any size, and needs the extra
+    ``deploy``.
 
     :param algo: Any of d3rlpy's algorithms, its networks built
-    :param path: ``.pt`` for TorchScript, ``.onnx`` for ONNX
+    :param fname: ``.pt`` for TorchScript, ``.onnx`` for ONNX
     """
-    if Path(path).suffix != ".onnx":
-        QLearningAlgoBase.save_policy(algo, str(path))
+    if Path(fname).suffix != ".onnx":
+        _save_policy_of_d3rlpy(algo, str(fname))
         return
     from sb3_span.deploy.onnx_export import trace
 
@@ -49,5 +53,8 @@ def save_policy(algo: QLearningAlgoBase, path: Path | str) -> None:
     algo.predict(example.numpy())  # scalers make their tensors when they are first used, which must not be while tracing
     algo.impl.modules.set_eval()
     graph = trace(_GreedyPolicy(algo), (example,), ["input_0"], ["output_0"])  # d3rlpy's names
-    with written_whole(Path(path)) as temporary:
+    with written_whole(Path(fname)) as temporary:
         temporary.write_bytes(graph.SerializeToString())
+
+
+QLearningAlgoBase.save_policy = save_policy

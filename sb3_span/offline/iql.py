@@ -17,7 +17,6 @@ from torch import nn
 
 from sb3_span.nn.budget import count_trainable
 from sb3_span.offline.encoder import SPANEncoderFactory
-from sb3_span.offline.export import save_policy
 from sb3_span.offline.fused import FusedUpdate
 from sb3_span.policies.options import split_by_role
 
@@ -188,9 +187,6 @@ class SPANIQL(IQL):
             compiled=self.compiled,
             device=self._device,
         )
-
-    def save_policy(self, fname: str) -> None:
-        save_policy(self, fname)
 
 
 def count_parameters(algo: QLearningAlgoBase) -> int:

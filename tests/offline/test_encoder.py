@@ -10,7 +10,7 @@ from d3rlpy.dataset import TransitionMiniBatch
 from torch import nn
 
 from sb3_span.nn import SPAN
-from sb3_span.offline import SPANEncoderFactory, SPANIQLConfig, save_policy
+from sb3_span.offline import SPANEncoderFactory, SPANIQLConfig
 
 OBSERVATION_DIM, ACTION_DIM, N_ACTIONS, BATCH = 5, 2, 3, 32
 ENCODER = SPANEncoderFactory(nmodes=4, nelems=3)
@@ -109,10 +109,10 @@ def test_equal_actions_after_every_way_of_saving(name, tmp_path):
     np.testing.assert_allclose(loaded.predict(observations), algo.predict(observations), atol=1e-6)
 
     actions = algo.predict(observations)
-    save_policy(algo, tmp_path / "policy.pt")
+    algo.save_policy(str(tmp_path / "policy.pt"))
     script = th.jit.load(str(tmp_path / "policy.pt"))
     np.testing.assert_allclose(script(th.as_tensor(observations)).numpy(), actions, atol=1e-6)
-    save_policy(algo, tmp_path / "policy.onnx")
+    algo.save_policy(str(tmp_path / "policy.onnx"))
     session = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"))
     for some in (observations[:1], observations):
         (found,) = session.run(["output_0"], {"input_0": some})
