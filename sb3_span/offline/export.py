@@ -36,9 +36,9 @@ _save_policy_of_d3rlpy = QLearningAlgoBase.save_policy
 
 def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
     """
-    ``algo.save_policy`` of all of d3rlpy's algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own hands torch's ONNX exporter
-    a kind of function that it no longer takes, whatever the encoder. This one takes batches of any size, and needs the extra
-    ``deploy``.
+    ``algo.save_policy`` of all of d3rlpy's algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own hands torch's
+    ONNX exporter a kind of function that it no longer takes, whatever the encoder. This one takes batches of any size, and
+    needs the extra ``deploy``.
 
     :param algo: Any of d3rlpy's algorithms, its networks built
     :param fname: ``.pt`` for TorchScript, ``.onnx`` for ONNX
