@@ -64,7 +64,7 @@ def basis_values(z: th.Tensor, scale: th.Tensor | None, nelems: int, degree: int
 def basis_places(nelems: int, degree: int | None) -> th.Tensor:
     """
     Where on [0, 1] each basis function sits. Coefficients that lie on a straight line over these places make a spline that is
-    this line.
+    this line, wherever the basis sums to one.
 
     :param nelems: Number of elements
     :param degree: Degree of the B-splines; None for the kernel basis

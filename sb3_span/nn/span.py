@@ -97,11 +97,11 @@ class SPAN(nn.Module):
         # Straight from the dictionaries: a module's attributes take longer to look up than the kernel takes for one sample.
         own, modules = self._parameters, self._modules
         preprocess, head = modules["preprocess"], modules["head"]
-        if type(preprocess) is not DenseSigmoid or _has_hooks(preprocess):
+        if type(preprocess) is not DenseSigmoid or has_hooks(preprocess):
             return None
         if head is None:
             head_parameters: dict[str, nn.Parameter | None] = {}
-        elif type(head) is not StackedLinear or _has_hooks(head):
+        elif type(head) is not StackedLinear or has_hooks(head):
             return None
         else:
             head_parameters = head._parameters
@@ -115,5 +115,5 @@ class SPAN(nn.Module):
         )
 
 
-def _has_hooks(module: nn.Module) -> bool:
+def has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)

@@ -36,7 +36,7 @@ _save_policy_of_d3rlpy = QLearningAlgoBase.save_policy
 
 def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
     """
-    ``algo.save_policy`` of all of d3rlpy's algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own hands torch's
+    ``algo.save_policy`` of d3rlpy's Q-learning algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own hands torch's
     ONNX exporter a kind of function that it no longer takes, whatever the encoder. This one takes batches of any size, and
     needs the extra ``deploy``.
 
@@ -48,9 +48,14 @@ def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
         return
     from sb3_span.deploy.onnx_export import trace
 
-    assert algo.impl is not None and algo.observation_shape is not None
-    example = th.zeros(2, *algo.observation_shape)
-    algo.predict(example.numpy())  # scalers make their tensors when they are first used, which must not be while tracing
+    shape = algo.observation_shape
+    if algo.impl is None or shape is None or not all(isinstance(size, int) for size in shape):
+        raise ValueError(
+            f"The algorithm's networks are made for observations of shape {shape}; ONNX export takes an algorithm that is "
+            "built (by fit or build_with_dataset) for observations that are one array."
+        )
+    example = th.zeros(2, *shape, device=algo._device)
+    algo.predict(example.cpu().numpy())  # scalers make their tensors when they are first used, which must not be while tracing
     algo.impl.modules.set_eval()
     graph = trace(_GreedyPolicy(algo), (example,), ["input_0"], ["output_0"])  # d3rlpy's names
     with written_whole(Path(fname)) as temporary:

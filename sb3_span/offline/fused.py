@@ -6,6 +6,7 @@ does the work: a SPAN and d3rlpy's linear layers on top of it are one network of
 """
 
 import math
+from collections.abc import Sequence
 
 import torch as th
 from d3rlpy.algos.qlearning.torch.iql_impl import IQLImpl
@@ -15,6 +16,7 @@ from torch import nn
 from sb3_span.nn import SPAN
 from sb3_span.nn.native import NativeSPAN
 from sb3_span.nn.native.function import WIDEST, Parameters
+from sb3_span.nn.span import has_hooks
 from sb3_span.offline.encoder import SPANEncoder, SPANEncoderWithAction
 
 BODY = 4  # a network's parameters: four of the body, then weight and bias of the head
@@ -22,27 +24,45 @@ BODY = 4  # a network's parameters: four of the body, then weight and bias of th
 
 class FusedNetwork:
     """
-    A SPAN and the linear layers that read its modes.
+    A module of d3rlpy: an encoder that is a SPAN, and the linear layers that read its modes.
 
-    :param span: The body, which the kernel supports
-    :param heads: The layers; their outputs are side by side in this network's
+    :param module: The module
+    :param heads: The names of the layers; their outputs are side by side in this network's
     """
 
-    def __init__(self, span: SPAN, *heads: nn.Linear) -> None:
-        self.span = span
-        self.heads = heads
-        self.native = NativeSPAN(span.arch, span.input_dim, 1, sum(head.out_features for head in heads))
+    def __init__(self, module: nn.Module, *heads: str) -> None:
+        self.module = module
+        self.names = heads
+        self.heads: list[nn.Linear] = []
+        self.native: NativeSPAN | None = None
         self._parameters: Parameters = ()
         self._kept: tuple[th.Tensor, th.Tensor] | None = None
 
-    def prepare(self, x: th.Tensor) -> bool:
-        """Take the parameters as they are now; returns whether the kernel can run with them."""
-        body = self.span._native_parameters()
-        if body is None:
+    def prepare(self, *inputs: th.Tensor, trained: bool = True) -> bool:
+        """
+        Take the parameters as they are now.
+
+        :param inputs: What the network is going to be asked for
+        :param trained: Whether there will be a backward pass
+        :return: Whether the kernel can do it: torch has to where somebody has changed, hooked or frozen a part
+        """
+        encoder = getattr(self.module, "_encoder", None)
+        self.heads = [getattr(self.module, name) for name in self.names] if encoder is not None else []
+        if type(encoder) not in (SPANEncoder, SPANEncoderWithAction) or any(
+            type(head) is not nn.Linear for head in self.heads
+        ):
             return False
-        weight, bias = _joined([head.weight for head in self.heads]), _joined([head.bias for head in self.heads])
-        self._parameters = (*body[:BODY], weight.unsqueeze(0), bias.unsqueeze(0))
-        return self.native.can_run(x, self._parameters)
+        span: SPAN = encoder.span  # type: ignore[union-attr]
+        if span.native is None or any(has_hooks(module) for module in (self.module, encoder, span, *self.heads)):  # type: ignore[arg-type]
+            return False
+        body = span._native_parameters()
+        weights, biases = [head.weight for head in self.heads], [head.bias for head in self.heads]
+        if body is None or (trained and not all(_is_free(param) for param in (*body[:BODY], *weights, *biases))):
+            return False
+        if self.native is None or self.native.arch is not span.arch:
+            self.native = NativeSPAN(span.arch, span.input_dim, 1, sum(head.out_features for head in self.heads))
+        self._parameters = (*body[:BODY], _joined(weights).unsqueeze(0), _joined(biases).unsqueeze(0))
+        return all(x.is_contiguous() and self.native.can_run(x, self._parameters) for x in inputs)
 
     def __call__(self, x: th.Tensor, keep: bool = False) -> th.Tensor:
         """
@@ -50,6 +70,7 @@ class FusedNetwork:
         :param keep: Whether ``backward`` will follow
         :return: Shape (B, O)
         """
+        assert self.native is not None
         if not keep:
             return self.native.forward(WIDEST, x, self._parameters)[0]
         out, z = self.native.forward_and_keep(WIDEST, x, self._parameters)
@@ -62,7 +83,7 @@ class FusedNetwork:
 
         :param grad_out: The gradient of the outputs, shape (B, O)
         """
-        assert self._kept is not None, "backward comes after a forward pass that has kept what it needs"
+        assert self.native is not None and self._kept is not None, "a forward pass has to keep what backward needs"
         x, z = self._kept
         self._kept = None
         wanted = (False, *(parameter is not None for parameter in self._parameters))
@@ -89,31 +110,29 @@ class FusedUpdate:
     def __init__(self, impl: IQLImpl) -> None:
         self.impl = impl
         modules = impl.modules
-        policy = modules.policy
-        assert isinstance(policy._logstd, nn.Linear)
-        self.critics = [_fuse(critic, critic._fc) for critic in modules.q_funcs]
-        self.targets = [_fuse(critic, critic._fc) for critic in modules.targ_q_funcs]
-        self.value = _fuse(modules.value_func, modules.value_func._fc)
-        self.policy = _fuse(policy, policy._mu, policy._logstd)
-        self.trained = [*modules.q_funcs.parameters(), *modules.value_func.parameters(), *policy.parameters()]
-
-    @classmethod
-    def make(cls, impl: IQLImpl) -> "FusedUpdate | None":
-        """None where the kernel cannot do it: other encoders, or a SPAN that only torch has."""
-        modules = impl.modules
-        return cls(impl) if all(map(_is_span, (*modules.q_funcs, modules.value_func, modules.policy))) else None
+        self.critics = [FusedNetwork(critic, "_fc") for critic in modules.q_funcs]
+        self.targets = [FusedNetwork(critic, "_fc") for critic in modules.targ_q_funcs]
+        self.value = FusedNetwork(modules.value_func, "_fc")
+        self.policy = FusedNetwork(modules.policy, "_mu", "_logstd")
 
     @th.no_grad()
     def run(self, batch: TorchMiniBatch) -> dict[str, float] | None:
         """
-        :return: The losses as d3rlpy names them; None for a batch or parameters that the kernel cannot take
+        :return: The losses as d3rlpy names them; None, and nothing is changed, where the kernel cannot do it
         """
-        if not all(parameter.requires_grad for parameter in self.trained) or not isinstance(batch.observations, th.Tensor):
+        x, after = batch.observations, batch.next_observations
+        others = (batch.actions, batch.rewards, batch.terminals, batch.intervals)
+        tensors = (x, after, *others)
+        if not all(
+            isinstance(tensor, th.Tensor) and tensor.dtype is th.float32 and len(tensor) == len(x) for tensor in tensors
+        ):
             return None
-        x = batch.observations
+        if not (self.value.prepare(x, after) and self.policy.prepare(x)):
+            return None
         x_and_action = th.cat([x, batch.actions], dim=1)
-        with_action = all(network.prepare(x_and_action) for network in (*self.critics, *self.targets))
-        if not (with_action and self.value.prepare(x) and self.policy.prepare(x)):
+        are_ready = [critic.prepare(x_and_action) for critic in self.critics]
+        are_ready += [target.prepare(x_and_action, trained=False) for target in self.targets]
+        if not all(are_ready):
             return None
         losses, target = self._update_critics(batch, x_and_action)
         losses["actor_loss"] = self._update_actor(batch, target)
@@ -139,6 +158,7 @@ class FusedUpdate:
         weighted = th.where(error < 0, 1 - impl._expectile, impl._expectile) * error
         self.value.backward(weighted * (-2 / batch_size))
         v_loss = float((weighted * error).mean())
+        _check_finite("critics", q_loss + v_loss)
         impl.modules.critic_optim.step()
         return {"critic_loss": q_loss + v_loss, "q_loss": q_loss, "v_loss": v_loss}, target
 
@@ -159,22 +179,28 @@ class FusedUpdate:
         squared = distance.square()
         density = (squared * -0.5 - clipped).sum(dim=1, keepdim=True) - 0.5 * math.log(2 * math.pi) * mu.shape[1]
         share = weight / -len(mu)  # of the loss in a sample's density
+        loss = float((share * density).sum())
+        _check_finite("actor", loss)
         grad_mu = share * distance / deviation * (1 - mean.square())
         grad_logstd = share * (squared - 1) * (clipped == logstd)  # where it is clipped it does not move
         self.policy.backward(th.cat([grad_mu, grad_logstd], dim=1))
         impl.modules.actor_optim.step()
-        return float((share * density).sum())
+        return loss
 
 
-def _joined(tensors: list[th.Tensor]) -> th.Tensor:
+def _check_finite(name: str, loss: float) -> None:
+    """Before the optimizer's step, which would spread it over all parameters."""
+    if not math.isfinite(loss):
+        raise ValueError(
+            f"The loss of the {name} is {loss}: observations, actions, rewards or the networks' parameters are not finite. "
+            "Look for them in the data set, or lower the learning rates."
+        )
+
+
+def _joined(tensors: Sequence[th.Tensor]) -> th.Tensor:
     """One tensor is itself and follows the optimizer; several are copied, which is good until its next step."""
-    return tensors[0] if len(tensors) == 1 else th.cat(tensors)
+    return tensors[0] if len(tensors) == 1 else th.cat(list(tensors))
 
 
-def _is_span(module: nn.Module) -> bool:
-    encoder = module._encoder
-    return isinstance(encoder, SPANEncoder | SPANEncoderWithAction) and encoder.span.native is not None
-
-
-def _fuse(module: nn.Module, *heads: nn.Linear) -> FusedNetwork:
-    return FusedNetwork(module._encoder.span, *heads)  # type: ignore[union-attr, arg-type]
+def _is_free(parameter: th.Tensor | None) -> bool:
+    return parameter is None or (parameter.requires_grad and not parameter._backward_hooks)

@@ -119,10 +119,10 @@ class SPANIQLImpl(IQLImpl):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._fused = FusedUpdate.make(self)
+        self._fused = FusedUpdate(self)
 
     def inner_update(self, batch: TorchMiniBatch, grad_step: int) -> dict[str, float]:
-        losses = None if self._fused is None else self._fused.run(batch)
+        losses = self._fused.run(batch)
         return super().inner_update(batch, grad_step) if losses is None else losses
 
     def compute_value_loss(self, batch: TorchMiniBatch) -> th.Tensor:

@@ -16,29 +16,46 @@ PARTS = ("preprocess", "coefficients", "scale", "head")
 
 
 class _Adapted(th.optim.Optimizer):
-    """Mixed into an optimizer class, in front of it: clips all gradients together, scales learning rates, steps."""
+    """
+    Mixed into an optimizer class, in front of it: clips all gradients together, scales learning rates, steps.
+
+    What it does is in the defaults. Unlike the parameter groups they are pickled and yet not replaced by load_state_dict:
+    what is asked for now counts, whatever a checkpoint was trained with.
+    """
 
     plain_class: type[th.optim.Optimizer]
 
     def step(self, closure: Any = None) -> Any:
         assert closure is None, "a closure computes gradients inside the step, after they were clipped"
-        max_grad_norm = self.defaults.get("max_grad_norm")
+        max_grad_norm, lr_scale = self.defaults.get("max_grad_norm"), self.defaults.get("lr_scale")
         if max_grad_norm is not None:
             params = (param for group in self.param_groups for param in group["params"])
             _clip([param.grad for param in params if param.grad is not None], max_grad_norm)
-        # SB3 sets the learning rate of all groups to that of its schedule before every update.
-        scaled = [(group, group["lr"]) for group in self.param_groups if "lr_scale" in group]
-        for group, lr in scaled:
-            group["lr"] = lr * group["lr_scale"]
+        if lr_scale is None:
+            return super().step()
+        # SB3 sets the learning rate, and saves and loads the optimizer: that there are several groups is only for the step.
+        (whole,) = self.param_groups
+        self.param_groups = _split(whole, lr_scale)
         try:
             return super().step()
         finally:
-            for group, lr in scaled:
-                group["lr"] = lr
+            self.param_groups = [whole]
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch's hooks are in the step of the class behind
 
     def __reduce__(self) -> Any:
         # The class is made at run time, so pickle cannot find it by its name.
         return _new_adapted, (self.plain_class,), self.__getstate__()
+
+
+def _split(group: dict[str, Any], lr_scale: list[float]) -> list[dict[str, Any]]:
+    """A group of parameters by their factors of the learning rate."""
+    groups: dict[float, dict[str, Any]] = {}
+    for param, factor in zip(group["params"], lr_scale, strict=True):
+        if factor not in groups:
+            groups[factor] = {**group, "params": [], "lr": group["lr"] * factor}
+        groups[factor]["params"].append(param)
+    return list(groups.values())
 
 
 def _clip(gradients: list[th.Tensor], max_norm: float) -> None:
@@ -73,7 +90,6 @@ def clip_gradients(optimizer: th.optim.Optimizer, max_grad_norm: float) -> None:
     :param max_grad_norm: The largest norm that is left alone
     """
     _adapt(optimizer)
-    # Unlike the parameter groups, the defaults are pickled and yet not replaced by load_state_dict.
     optimizer.defaults["max_grad_norm"] = max_grad_norm
 
 
@@ -83,17 +99,13 @@ def scale_learning_rates(
     """
     From now on each part is trained with its own multiple of the learning rate.
 
-    :param optimizer: Any of torch's, new and with one group of parameters
+    :param optimizer: Any of torch's, with one group of parameters
     :param parts: The part that a parameter belongs to; one that is not there is of the head
     :param lr_scale: For each part the factor
     """
     _adapt(optimizer)
     (group,) = optimizer.param_groups
-    groups: dict[float, dict[str, Any]] = {}
-    for param in group["params"]:
-        factor = lr_scale[parts.get(param, "head")]
-        groups.setdefault(factor, {**group, "params": [], "lr_scale": factor})["params"].append(param)
-    optimizer.param_groups = list(groups.values())
+    optimizer.defaults["lr_scale"] = [lr_scale[parts.get(param, "head")] for param in group["params"]]
 
 
 def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:

@@ -1,5 +1,7 @@
 """Wrong options say what came in, what is allowed and what to do."""
 
+import math
+
 import pytest
 
 from sb3_span.nn import SPAN, SPANArch
@@ -20,6 +22,10 @@ from sb3_span.nn import SPAN, SPANArch
         (dict(degree=2.0), r"span_arch\['degree'\] is 2.0; the kernel basis is quadratic"),
         (dict(degree=0, basis="bspline"), r"span_arch\['degree'\] is 0; .* at least 1"),
         (dict(degree=1.5, basis="bspline"), r"span_arch\['degree'\] is 1.5"),
+        *(
+            (dict(slope=slope), r"span_arch\['slope'\] is .*; it must be a positive number")
+            for slope in (0, -1, math.nan, math.inf, True, "2")
+        ),
         (dict(latent_dim=0), r"span_arch\['latent_dim'\] is 0; .* at least 1"),
         (dict(latent_dim=3, preprocess="minmax"), r"only the dense preprocessing can change the number of dimensions"),
         (dict(preprocess="softmax"), r"span_arch\['preprocess'\] is 'softmax'; choose one of \['dense', "),

@@ -213,6 +213,14 @@ def test_modes_at_the_start(arch, dim):
         assert 0.3 < saturated.median() < 1.3 and saturated.abs().max() < 200
 
 
+@pytest.mark.parametrize("dim", [1, 25])
+@pytest.mark.parametrize("slope", [0.4, 2.5, 8])
+def test_slopes_at_the_start(slope, dim):
+    net = SPAN(dim, dict(nmodes=4000 // dim, nelems=5, slope=slope))
+    slopes = net.coefficients.detach().diff(dim=2) * 4  # the grid's spacing is a quarter
+    assert slopes.std() == pytest.approx(slope / dim**0.5, rel=0.05)
+
+
 @pytest.mark.parametrize("arch", [dict(basis="kernel"), *(dict(basis="bspline", degree=degree) for degree in (1, 2, 3))])
 def test_factors_start_as_straight_lines(arch):
     net = SPAN(1, dict(arch, nmodes=5, nelems=6, preprocess="none"))

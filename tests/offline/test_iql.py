@@ -111,24 +111,97 @@ def test_the_kernel_does_the_update_where_it_can(monkeypatch):
     algo.update(make_batch("IQL"))
 
 
-@pytest.mark.parametrize("case", ["frozen", "float64"])
-def test_what_the_kernel_cannot_do_is_torchs(case):
-    """And changes what it should: nothing that is frozen."""
+def freeze(algo, batch):
+    algo.impl.modules.policy._encoder.span.coefficients.requires_grad_(False)
+
+
+def make_double(algo, batch):
+    for module in vars(algo.impl.modules).values():
+        if isinstance(module, th.nn.Module):
+            module.double()
+    tensors = {name: value for name, value in vars(batch).items() if isinstance(value, th.Tensor)}
+    return dataclasses.replace(batch, **{name: tensor.double() for name, tensor in tensors.items()})
+
+
+def transpose_in_memory(algo, batch):
+    return dataclasses.replace(batch, observations=batch.observations.T.contiguous().T)
+
+
+def transpose_what_comes_next(algo, batch):
+    return dataclasses.replace(batch, next_observations=batch.next_observations.T.contiguous().T)
+
+
+def hook(algo, batch):
+    algo.impl.modules.policy._mu.register_forward_hook(lambda module, args, out: out.mul(1.0))
+
+
+def hook_gradient(algo, batch):
+    algo.impl.modules.policy._mu.weight.register_hook(lambda grad: grad.mul(2.0))
+
+
+def normalize_weights(algo, batch):
+    th.nn.utils.parametrizations.weight_norm(algo.impl.modules.policy._mu)
+
+
+CHANGES = [freeze, make_double, transpose_in_memory, transpose_what_comes_next, hook, hook_gradient, normalize_weights]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
+def test_what_the_kernel_cannot_do_is_torchs(change):
+    """The same losses and gradients as d3rlpy's own update, whatever somebody has done to networks and batch."""
+    found = []
+    for kind in ("ours", "theirs"):
+        d3rlpy.seed(0)
+        algo = build(SPANIQLConfig(), 5, 2)
+        batch = TorchMiniBatch.from_batch(make_batch("IQL"), 0.99, False, "cpu:0")
+        batch = change(algo, batch) or batch
+        if kind == "theirs":
+            algo.impl.__class__ = IQLImpl
+        found.append((algo.impl.update(batch, 0), gradients(algo)))
+    (our_losses, ours), (their_losses, theirs) = found
+    assert our_losses == pytest.approx(their_losses, rel=1e-5)
+    for our, their in zip(ours, theirs, strict=True):
+        assert (our is None and their is None) or th.allclose(our, their, rtol=1e-4, atol=1e-6)
+
+
+def test_a_head_that_was_replaced_is_trained():
     algo = build(SPANIQLConfig(), 5, 2)
-    modules = algo.impl.modules
-    batch = TorchMiniBatch.from_batch(make_batch("IQL"), 0.99, False, "cpu:0")
-    if case == "frozen":
-        modules.policy._encoder.span.coefficients.requires_grad_(False)
+    algo.update(make_batch("IQL"))
+    policy = algo.impl.modules.policy
+    policy._mu = th.nn.Linear(15, 2)
+    algo.update(make_batch("IQL"))
+    assert policy._mu.weight.grad is not None
+
+
+@pytest.mark.parametrize("what", ["observations", "rewards", "parameter"])
+def test_what_is_not_finite(what):
+    """It is an error, and the policy is as it was."""
+    algo = build(SPANIQLConfig(), 5, 2)
+    policy = algo.impl.modules.policy
+    batch = make_batch("IQL")
+    if what == "parameter":
+        policy._encoder.span.coefficients.data[0, 1, 1, 1] = np.nan
     else:
-        for module in vars(modules).values():
-            if isinstance(module, th.nn.Module):
-                module.double()
-        tensors = {name: value for name, value in vars(batch).items() if isinstance(value, th.Tensor)}
-        batch = dataclasses.replace(batch, **{name: tensor.double() for name, tensor in tensors.items()})
-    before = {name: param.clone() for name, param in modules.policy.named_parameters()}
-    algo.impl.update(batch, 0)
-    for name, param in modules.policy.named_parameters():
-        assert th.equal(param, before[name]) == (not param.requires_grad), name
+        getattr(batch, what)[3] = np.nan
+    before = [param.clone() for param in policy.parameters()]
+    if kernel_info()["kernel"] != "native":
+        pytest.skip("torch lets some of it pass")
+    with pytest.raises(
+        ValueError, match=r"The loss of the .* is nan: observations, actions, rewards or the networks' parameters"
+    ):
+        algo.update(batch)
+    assert all(th.allclose(param, old, equal_nan=True) for param, old in zip(policy.parameters(), before, strict=True))
+
+
+def test_distributed(tmp_path):
+    """d3rlpy's wrapper around each network is not a module that the kernel knows."""
+    th.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1)
+    try:
+        algo = SPANIQLConfig().create(device="cpu:0", enable_ddp=True)
+        algo.create_impl((5,), 2)
+        assert np.isfinite(list(algo.update(make_batch("IQL")).values())).all()
+    finally:
+        th.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("encoder", [SPANEncoderFactory(), VectorEncoderFactory([8])])

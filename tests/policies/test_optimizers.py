@@ -5,12 +5,12 @@ import pickle
 
 import pytest
 import torch as th
-from sb3_contrib import QRDQN, TQC, TRPO, RecurrentPPO
+from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.utils import update_learning_rate
 
 from sb3_span import ClippedMlpPolicy
-from sb3_span.policies.optimizers import clip_gradients, optimizers_of
+from sb3_span.policies.optimizers import clip_gradients, optimizers_of, read_lr_scale, scale_learning_rates
 from tests.policies.envs import make
 from tests.policies.models import name
 
@@ -104,8 +104,8 @@ def test_baseline_policy_keeps_its_options(tmp_path):
 
 
 SCALES = dict(preprocess=0.0, coefficients=3.0, scale=2.0)  # the head has 1
-ON_POLICY = (PPO, A2C, TRPO, RecurrentPPO)
-DISCRETE = (DQN, QRDQN)
+ON_POLICY = (PPO, A2C, TRPO, RecurrentPPO, MaskablePPO)
+DISCRETE = (DQN, QRDQN, MaskablePPO)
 
 
 def part_of(parameter_name):
@@ -115,7 +115,7 @@ def part_of(parameter_name):
     return "head"
 
 
-@pytest.mark.parametrize("algo", [*ON_POLICY, *DISCRETE, SAC, TQC, TD3, DDPG], ids=name)
+@pytest.mark.parametrize("algo", [*ON_POLICY, DQN, QRDQN, SAC, TQC, TD3, DDPG], ids=name)
 def test_each_part_has_its_learning_rate(algo, tmp_path):
     """With SGD a step is the gradient times the learning rate, which SB3 sets, also after loading."""
     policy_kwargs = dict(lr_scale=SCALES, optimizer_class=th.optim.SGD)
@@ -145,12 +145,37 @@ def test_each_part_has_its_learning_rate(algo, tmp_path):
         assert model.policy.lr_scale == {**SCALES, "head": 1.0}
 
 
-def test_one_scale_for_all_is_one_group():
-    """Groups cost time."""
-    (optimizer,) = optimizers_of(PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=3)).policy)
-    assert [group["lr_scale"] for group in optimizer.param_groups] == [3.0]
+def test_a_scale_of_one_is_the_optimizer_itself():
     (optimizer,) = optimizers_of(PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=dict(head=1))).policy)
     assert type(optimizer) is th.optim.Adam
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"])
+def test_a_copy_still_scales(duplicate):
+    params = [th.nn.Parameter(th.ones(2)) for _ in range(2)]
+    optimizer = th.optim.SGD(params, lr=0.1)
+    scale_learning_rates(optimizer, {params[0]: "coefficients"}, read_lr_scale(dict(coefficients=3)))
+    calls = []
+    optimizer = duplicate(optimizer)
+    optimizer.register_step_pre_hook(lambda *args: calls.append(args))
+    params = optimizer.param_groups[0]["params"]
+    for param in params:
+        param.grad = th.ones(2)
+    optimizer.step()
+    th.testing.assert_close(params[0].data, th.full((2,), 0.7))
+    th.testing.assert_close(params[1].data, th.full((2,), 0.9))
+    assert len(calls) == 1 and len(optimizer.param_groups) == 1
+
+
+@pytest.mark.parametrize("old, new", [({}, SCALES), (SCALES, {}), (dict(coefficients=9), SCALES), (SCALES, 2.0)])
+def test_loaded_weights_leave_the_scales_alone(old, new, tmp_path):
+    """Agents trained with and without scales load into each other, optimizers included; what is asked for now counts."""
+    PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=old)).save(tmp_path / "old")
+    model = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=new, optimizer_class=th.optim.Adam))
+    fresh = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=new))
+    model.set_parameters(tmp_path / "old")
+    assert model.policy.optimizer.defaults == fresh.policy.optimizer.defaults
+    model.learn(8)
 
 
 @pytest.mark.parametrize("lr_scale", [-1, "3", None, True, dict(modes=2.0), dict(head="2"), float("inf")])

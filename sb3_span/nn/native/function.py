@@ -183,8 +183,12 @@ def _torch_backward(arch: SPANArch, tensors: Any, wanted: tuple[bool, ...], grad
     again = th.is_grad_enabled()
     with th.enable_grad():
         # Views, so that only this function's own dependence on them is seen: x may itself be made of the parameters.
-        tensors = [None if tensor is None else tensor.view_as(tensor) for tensor in tensors]
+        tensors = [None if tensor is None else _own(tensor) for tensor in tensors]
         out = _torch_forward(arch, tensors)
     inputs = [tensor for tensor, is_wanted in zip(tensors, wanted, strict=True) if is_wanted]
     grads = iter(th.autograd.grad(out, inputs, grad_out, create_graph=again))
     return [next(grads) if is_wanted else None for is_wanted in wanted]
+
+
+def _own(tensor: th.Tensor) -> th.Tensor:
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
