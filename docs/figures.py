@@ -1,4 +1,4 @@
-"""Draw the documentation's pictures of the bases and of a mode from the package's own code: make figures."""
+"""Draw the documentation's pictures from the package's own code and the records in results: make figures."""
 
 from pathlib import Path
 
@@ -7,8 +7,10 @@ import torch as th
 
 from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
+from sb3_span.study.records import Record, read_record, run_folders
 
 IMAGES = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parents[1] / "results"
 PALETTE = plt.get_cmap("viridis")
 
 
@@ -69,7 +71,30 @@ def draw_mode(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def draw_slopes(path: Path) -> None:
+    """Learning curves by the slope of the splines at the start, means over seeds."""
+    curves: dict[str, dict[float, list[Record]]] = {}
+    for folder in run_folders(RESULTS / "slope"):
+        record = read_record(folder)
+        slope = {**record.settings["base"], **record.settings["cell"]}["span_arch.slope"]
+        curves.setdefault(record.settings["env"], {}).setdefault(slope, []).append(record)
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    for ax, (env, by_slope) in zip(axes, sorted(curves.items()), strict=True):
+        for i, (slope, records) in enumerate(sorted(by_slope.items())):
+            mean = sum(record.returns.mean(axis=1) for record in records) / len(records)
+            ax.plot(
+                records[0].steps / 1000, mean, color=PALETTE(0.9 * i / (len(by_slope) - 1)), linewidth=2, label=f"{slope:g}"
+            )
+        ax.set_title(env, fontsize=10)
+        ax.set_xlabel("thousand steps")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("return")
+    axes[1].legend(title="slope", frameon=False, loc="lower right", fontsize=8, title_fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     draw_bases(IMAGES / "bases.png")
     draw_mode(IMAGES / "mode.png")
+    draw_slopes(IMAGES / "slopes.png")
