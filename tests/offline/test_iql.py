@@ -193,6 +193,7 @@ def test_what_is_not_finite(what):
     assert all(th.allclose(param, old, equal_nan=True) for param, old in zip(policy.parameters(), before, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore:Grad strides do not match")  # a note of torch's on its own speed
 def test_distributed(tmp_path):
     """d3rlpy's wrapper around each network is not a module that the kernel knows."""
     th.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1)
