@@ -23,7 +23,7 @@ class NamedCartPole(gym.ObservationWrapper):
 
 
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0, wrapper_class=NamedCartPole)
-model = PPO(SPANActorCriticPolicy, env, n_steps=128, learning_rate=1e-3, seed=0)
+model = PPO(SPANActorCriticPolicy, env, n_steps=128, seed=0)
 model.learn(40_000)
 
 mean, std = evaluate_policy(model, env, n_eval_episodes=20)

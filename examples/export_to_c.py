@@ -7,7 +7,7 @@ import sb3_span  # noqa: F401  (makes "SPANPolicy" known to SB3)
 from sb3_span.deploy import export_c
 
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
-model = PPO("SPANPolicy", env, n_steps=128, learning_rate=1e-3, seed=0)
+model = PPO("SPANPolicy", env, n_steps=128, seed=0)
 model.learn(40_000)
 
 # The C code is compiled and compared with model.predict before it is written.

@@ -53,7 +53,7 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any
 Sampler = Callable[[Any, int, int, dict], dict[str, Any]]
 Converter = Callable[[dict[str, Any]], dict[str, Any]]
 
-# SPAN bears higher learning rates than the MLPs that the Zoo's range is made for.
+# SPAN bears higher learning rates than the MLPs that the Zoo's range is made for. They are not scaled once more.
 LEARNING_RATES = (1e-4, 1e-2)
 SPAN_PARAMS = ("nmodes", "nelems", "basis", "degree")
 
@@ -107,7 +107,7 @@ def _searches_span(trial: optuna.Trial) -> bool:
 
 def _policy_kwargs(hyperparams: dict[str, Any], span_arch: dict[str, Any], **more: Any) -> dict[str, Any]:
     kept = {key: value for key, value in hyperparams.get("policy_kwargs", {}).items() if key not in MLP_OPTIONS}
-    return {**hyperparams, "policy_kwargs": {**kept, "span_arch": span_arch, **more}}
+    return {**hyperparams, "policy_kwargs": {**kept, "span_arch": span_arch, "lr_scale": 1.0, **more}}
 
 
 def _make_sampler(zoo_sampler: Sampler, clips: bool) -> Sampler:

@@ -113,6 +113,8 @@ def test_what_a_search_draws_can_be_built(algo, conf):
             is_off_policy = hasattr(cls, "load_replay_buffer")
             model = cls(policy, env, device="cpu", **hyperparams, **({"buffer_size": 10} if is_off_policy else {}))
             assert isinstance(model.policy, SPANOptions) == (conf == "span")
+            if conf == "span":  # the rate that was drawn is the rate
+                assert set(model.policy.lr_scale.values()) == {1.0}
 
 
 def test_falling_learning_rate_as_the_zoo_writes_it():

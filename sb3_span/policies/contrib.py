@@ -43,7 +43,7 @@ class SPANQRDQNPolicy(SPANOptions, QRDQNPolicy):
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale`` and ``head``
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks
     """
 
     span_roles = ("qf",)
@@ -72,7 +72,7 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale`` and ``head``
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """
@@ -91,7 +91,8 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale`` and ``head``
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks.
+        By default 10 for all parts but ``other``
     """
 
 
@@ -105,7 +106,8 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale`` and ``head``
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks.
+        By default 10 for all parts but ``other``
     """
 
     def _build_mlp_extractor(self) -> None:

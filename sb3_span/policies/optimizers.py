@@ -7,12 +7,15 @@ from typing import Any
 
 import torch as th
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPAN
 
-# The parts of a SPAN network that can have a learning rate of their own. The head is all the rest that the optimizer trains.
-PARTS = ("preprocess", "coefficients", "scale", "head")
+# What can have a learning rate of its own: the parts of the SPAN networks, whose heads are the layers that read the modes, and
+# all else that the policy trains, which is features extractors, LSTMs and a standard deviation that does not depend on the state.
+SPAN_PARTS = ("preprocess", "coefficients", "scale", "head")
+PARTS = (*SPAN_PARTS, "other")
 
 
 class _Adapted(th.optim.Optimizer):
@@ -109,9 +112,12 @@ def scale_learning_rates(
 
 
 def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:
-    """The parts that the parameters of all SPAN networks in a module belong to, but for heads."""
-    parts = {}
-    for span in module.modules():
+    """The parts that the parameters of a policy belong to, but for heads."""
+    parts = {param: "other" for name, param in module.named_parameters() if name.split(".")[-1] == "log_std"}
+    for extractor in module.modules():
+        if isinstance(extractor, BaseFeaturesExtractor | th.nn.RNNBase):
+            parts.update(dict.fromkeys(extractor.parameters(), "other"))
+    for span in module.modules():  # last: a features extractor may be one
         if isinstance(span, SPAN):
             parts.update(dict.fromkeys(span.preprocess.parameters(), "preprocess"))
             parts[span.coefficients] = "coefficients"

@@ -49,6 +49,7 @@ class SPANOptions(BasePolicy):
     """
 
     span_roles: ClassVar[tuple[str, ...]]
+    default_lr_scale: ClassVar[float | Mapping[str, float]] = 1.0
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class SPANOptions(BasePolicy):
         action_space: spaces.Space,
         lr_schedule: Schedule,
         span_arch: Mapping[str, Any] | None = None,
-        lr_scale: float | Mapping[str, float] = 1.0,
+        lr_scale: float | Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
         check_algorithm(self)
@@ -68,7 +69,7 @@ class SPANOptions(BasePolicy):
                 )
         # SB3 builds the networks inside super().__init__, so this has to be there before.
         self.archs = split_by_role(span_arch, self.span_roles)
-        self.lr_scale = read_lr_scale(lr_scale)
+        self.lr_scale = read_lr_scale(self.default_lr_scale if lr_scale is None else lr_scale)
         if kwargs.get("features_extractor_class") is None:
             kwargs["features_extractor_class"] = default_features_extractor_class(
                 observation_space, normalized_image=not kwargs.get("normalize_images", True)

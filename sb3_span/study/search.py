@@ -28,7 +28,7 @@ from sb3_span.study.records import Record
 from sb3_span.study.run import train
 
 # Before it gives up on bad trials, and before TPE begins to learn.
-N_RANDOM = 8
+N_RANDOM = 5
 ERROR = "error"
 OVER = (TrialState.COMPLETE, TrialState.PRUNED)
 

@@ -1,4 +1,4 @@
-"""SPAN learns: small tasks to a reward threshold, with default options."""
+"""SPAN learns: small tasks to a reward threshold, with default options but for the learning rates of replayed experience."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from tests.policies.envs import RecallEnv, TrackEnv
 from tests.policies.models import actions, name
 
-Q_LEARNING = dict(learning_starts=100, train_freq=1, target_update_interval=100, exploration_fraction=0.5)
+Q_LEARNING = dict(learning_rate=3e-3, learning_starts=100, train_freq=1, target_update_interval=100, exploration_fraction=0.5)
 
 
 def noise(algo, n_actions: int) -> dict:
@@ -41,7 +41,7 @@ def noise(algo, n_actions: int) -> dict:
 )
 def test_copies_the_observation(algo, env_class, steps, kwargs):
     env = DummyVecEnv([lambda: env_class(ep_length=10)])
-    model = algo("SPANPolicy", env, gamma=0.0, seed=0, learning_rate=3e-3, **kwargs).learn(steps)
+    model = algo("SPANPolicy", env, gamma=0.0, seed=0, **kwargs).learn(steps)
     mean, _ = evaluate_policy(model, env, n_eval_episodes=20, warn=False)
     assert mean >= 9  # of 10; a random policy has 5 at best
 
@@ -57,7 +57,7 @@ def test_copies_a_continuous_observation(algo):
 
 def test_takes_the_best_of_the_actions_that_are_allowed():
     env = DummyVecEnv([lambda: InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10)])
-    model = MaskablePPO("SPANPolicy", env, gamma=0.0, seed=0, n_steps=256, learning_rate=3e-3).learn(4096)
+    model = MaskablePPO("SPANPolicy", env, gamma=0.0, seed=0, n_steps=256).learn(4096)
     mean, _ = evaluate_masked_policy(model, env, n_eval_episodes=5, warn=False)
     assert mean >= 50  # of 100; a random choice out of the allowed has 10
 
@@ -65,7 +65,7 @@ def test_takes_the_best_of_the_actions_that_are_allowed():
 def test_remembers_what_it_has_seen():
     env = make_vec_env(RecallEnv, n_envs=8, seed=0)
     sizes = dict(n_steps=32, batch_size=64, n_epochs=5, policy_kwargs=dict(lstm_hidden_size=16))
-    model = RecurrentPPO("SPANPolicy", env, seed=0, gamma=0.9, learning_rate=3e-3, **sizes).learn(8192)
+    model = RecurrentPPO("SPANPolicy", env, seed=0, gamma=0.9, **sizes).learn(8192)
     mean, _ = evaluate_policy(model, env, n_eval_episodes=40)
     assert mean >= 0.9  # of 1; without a memory it is 0.5
 
@@ -75,12 +75,10 @@ def test_reaches_goals_with_hindsight(algo, tmp_path):
     """HER: Dict observations with goals. All bits have to be set, in as many steps at most, and only that is rewarded."""
     is_discrete = algo in (DQN, QRDQN)
     env = BitFlippingEnv(n_bits=3, continuous=not is_discrete)
-    kwargs = Q_LEARNING if is_discrete else dict(learning_starts=100, **noise(algo, 3))
+    kwargs = Q_LEARNING if is_discrete else dict(learning_rate=3e-3, learning_starts=100, **noise(algo, 3))
     policy_kwargs = dict(n_quantiles=10) if algo in (QRDQN, TQC) else {}
     replay = dict(replay_buffer_class=HerReplayBuffer, buffer_size=2000, batch_size=64)
-    model = algo(
-        "SPANPolicy", env, seed=0, gamma=0.9, learning_rate=3e-3, policy_kwargs=policy_kwargs, **replay, **kwargs
-    ).learn(800)
+    model = algo("SPANPolicy", env, seed=0, gamma=0.9, policy_kwargs=policy_kwargs, **replay, **kwargs).learn(800)
     mean, _ = evaluate_policy(model, env, n_eval_episodes=20, warn=False)
     assert mean >= -1.2  # one bit a time has -0.75 at best, all at once 0; a random policy has -2.3
 

@@ -103,13 +103,15 @@ def test_baseline_policy_keeps_its_options(tmp_path):
     assert isinstance(loaded.actor.optimizer, th.optim.Adam) and loaded.actor.optimizer.defaults["max_grad_norm"] == 2.0
 
 
-SCALES = dict(preprocess=0.0, coefficients=3.0, scale=2.0)  # the head has 1
+SCALES = dict(preprocess=0.0, coefficients=3.0, scale=2.0, other=5.0)  # the head has 1
 ON_POLICY = (PPO, A2C, TRPO, RecurrentPPO, MaskablePPO)
 DISCRETE = (DQN, QRDQN, MaskablePPO)
 
 
 def part_of(parameter_name):
-    for part in SCALES:
+    if parameter_name.endswith("log_std") or "lstm" in parameter_name:
+        return "other"
+    for part in ("preprocess", "coefficients", "scale"):
         if f".{part}" in parameter_name and not parameter_name.endswith("head.weight"):
             return part
     return "head"
@@ -139,15 +141,34 @@ def test_each_part_has_its_learning_rate(algo, tmp_path):
                 th.testing.assert_close(param.detach(), old - lr * SCALES.get(part, 1.0), msg=names[param])
                 seen.add(part)
             assert all(group["lr"] == lr for group in optimizer.param_groups)
-        assert seen == {*SCALES, "head"}
+        assert seen - {"other"} == {"preprocess", "coefficients", "scale", "head"}
         model.save(tmp_path / "model")
         model = algo.load(tmp_path / "model", env=env)
         assert model.policy.lr_scale == {**SCALES, "head": 1.0}
 
 
-def test_a_scale_of_one_is_the_optimizer_itself():
-    (optimizer,) = optimizers_of(PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=dict(head=1))).policy)
+@pytest.mark.parametrize("lr_scale", [1, dict(head=1)])
+def test_a_scale_of_one_is_the_optimizer_itself(lr_scale):
+    (optimizer,) = optimizers_of(PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=lr_scale)).policy)
     assert type(optimizer) is th.optim.Adam
+
+
+@pytest.mark.parametrize("algo", [*ON_POLICY, DQN, SAC, TD3], ids=name)
+def test_by_default_only_actor_critics_without_replay_scale(algo):
+    kwargs = {} if algo in ON_POLICY else dict(buffer_size=100)
+    policy = algo("SPANPolicy", make("vector", "discrete" if algo in DISCRETE else "box"), **kwargs).policy
+    factor = 10.0 if algo in ON_POLICY else 1.0
+    assert policy.lr_scale == {**dict.fromkeys(["preprocess", "coefficients", "scale", "head"], factor), "other": 1.0}
+
+
+def test_what_is_not_span_keeps_its_rate_by_default():
+    """The convolutions that images go through, and the width of the distribution."""
+    policy = PPO("SPANPolicy", make("image"), n_steps=64).policy
+    factors = dict(zip(policy.optimizer.param_groups[0]["params"], policy.optimizer.defaults["lr_scale"], strict=True))
+    others = {policy.log_std, *policy.features_extractor.parameters()}
+    assert len(others) > 4
+    assert {factors[param] for param in others} == {1.0}
+    assert {factor for param, factor in factors.items() if param not in others} == {10.0}
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"])
@@ -178,7 +199,7 @@ def test_loaded_weights_leave_the_scales_alone(old, new, tmp_path):
     model.learn(8)
 
 
-@pytest.mark.parametrize("lr_scale", [-1, "3", None, True, dict(modes=2.0), dict(head="2"), float("inf")])
+@pytest.mark.parametrize("lr_scale", [-1, "3", True, dict(modes=2.0), dict(head="2"), float("inf")])
 def test_wrong_scales(lr_scale):
     with pytest.raises(
         ValueError, match=r"lr_scale is .*; it must be a number that .* any of the parts \['preprocess', 'coeff"
