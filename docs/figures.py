@@ -12,6 +12,7 @@ from sb3_span.study.records import Record, read_record, run_folders
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "results"
 PALETTE = plt.get_cmap("viridis")
+METHODS = {"mlp": ("MLP", "#c8553d"), "span": ("SPAN", "#1b6ca8")}
 
 
 def draw_basis(axes: plt.Axes, values: th.Tensor, title: str) -> None:
@@ -93,8 +94,37 @@ def draw_slopes(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def draw_methods(path: Path, study: str) -> None:
+    """Learning curves of a study's two methods on each of its environments: every seed, and their mean."""
+    curves: dict[str, dict[str, list[Record]]] = {}
+    for folder in run_folders(RESULTS / study):
+        record = read_record(folder)
+        curves.setdefault(record.settings["env"], {}).setdefault(record.settings["method"], []).append(record)
+    rows = -(-len(curves) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(8, 2.9 * rows), layout="constrained", squeeze=False)
+    for ax, (env, by_method) in zip(axes.flat, sorted(curves.items()), strict=False):
+        for method, (label, color) in METHODS.items():
+            records = by_method[method]
+            means = [record.returns.mean(axis=1) for record in records]
+            for record, mean in zip(records, means, strict=True):
+                ax.plot(record.steps / 1000, mean, color=color, linewidth=0.7, alpha=0.35)
+            ax.plot(records[0].steps / 1000, sum(means) / len(means), color=color, linewidth=2.2, label=label)
+        ax.set_title(f"{env}, {len(records)} seeds", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes.flat[len(curves) :]:
+        ax.axis("off")
+    for ax in axes[-1]:
+        ax.set_xlabel("thousand steps")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("return")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    axes[0, 0].legend(handles[::-1], labels[::-1], frameon=False, fontsize=9)
+    figure.savefig(path, dpi=150)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     draw_bases(IMAGES / "bases.png")
     draw_mode(IMAGES / "mode.png")
     draw_slopes(IMAGES / "slopes.png")
+    draw_methods(IMAGES / "untuned.png", "untuned")

@@ -13,7 +13,7 @@ from stable_baselines3.common.type_aliases import Schedule
 from sb3_span.nn import SPAN
 
 # What can have a learning rate of its own: the parts of the SPAN networks, whose heads are the layers that read the modes, and
-# all else that the policy trains, which is features extractors, LSTMs and a standard deviation that does not depend on the state.
+# all else that the policy trains: features extractors, LSTMs, and a standard deviation that does not depend on the state.
 SPAN_PARTS = ("preprocess", "coefficients", "scale", "head")
 PARTS = (*SPAN_PARTS, "other")
 

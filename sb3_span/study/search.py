@@ -114,7 +114,8 @@ def _open(plan: Plan, method: str, storage: optuna.storages.RDBStorage) -> optun
         direction="maximize",
         load_if_exists=True,
         sampler=optuna.samplers.TPESampler(n_startup_trials=N_RANDOM),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=N_RANDOM),
+        # Not before every environment has been seen: one alone says little about the others.
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=N_RANDOM, n_warmup_steps=len({run.env for run in plan.runs})),
     )
     if not study.trials:  # the settings that the file starts from come first
         run = next(run for run in plan.runs if run.method == method)

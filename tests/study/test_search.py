@@ -75,20 +75,22 @@ def test_score():
 
 
 def test_bad_trials_are_given_up_on(tmp_path, monkeypatch):
-    """From the ninth trial on a trial that starts worse than the others' median is not finished."""
+    """After the first trials, one that does worse than the others' median on all environments gets no second seed."""
     trained = []
 
     def train(run, folder):
         trained.append(run.key)
-        returns = np.full((2, 2), 20.0 if len(trained) > 2 * search.N_RANDOM else 400.0)
+        returns = np.full((2, 2), 20.0 if len(trained) > 4 * search.N_RANDOM else 400.0)
         return dataclasses.make_dataclass("Record", ["returns"])(returns)
 
     monkeypatch.setattr(search, "train", train)
-    file = write(tmp_path, search={"span": STUDY["search"]["span"]})
+    environments = {env: {"algo": "ppo", "steps": 256} for env in ("CartPole-v1", "Acrobot-v1")}
+    methods = {"span": {"hyperparams": dict.fromkeys(environments, STUDY["methods"]["span"]["hyperparams"]["CartPole-v1"])}}
+    file = write(tmp_path, environments=environments, methods=methods, search={"span": STUDY["search"]["span"]})
     search.run_search(file, tmp_path / "found", search.N_RANDOM + 1)
     found = rows(tmp_path / "found")
     assert [row["state"] for row in found] == ["complete"] * search.N_RANDOM + ["pruned"]
-    assert len(trained) == 2 * search.N_RANDOM + 1
+    assert len(trained) == 4 * search.N_RANDOM + 2
 
 
 def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
