@@ -29,8 +29,9 @@ class SPANArch:
         By default that of the observation, or 64 when it has more than 128
     :param preprocess: How the observation gets into [0, 1]: ``"dense"`` (a linear layer and a sigmoid),
         ``"layernorm"`` or ``"batchnorm"`` (followed by a sigmoid), ``"minmax"`` (running bounds), ``"none"`` (clamped)
-    :param slope: How steep the splines are when training starts: straight lines with slopes of this standard deviation,
-        divided by the square root of D
+    :param slope: How steep the splines are when training starts, as straight lines: one of each mode goes through zero in the
+        middle with one to two times this slope, the others have random slopes of this standard deviation, divided by the
+        square root of D
     """
 
     nmodes: int = 10

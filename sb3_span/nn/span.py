@@ -18,6 +18,9 @@ from sb3_span.nn.preprocess import DenseSigmoid, make_preprocess
 from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import StackedLinear, pick
 
+# How much steeper than ``slope`` the factors are that cross zero: at least, at most.
+CROSSING_SLOPES = (1.0, 2.0)
+
 
 class SPAN(nn.Module):
     """
@@ -57,13 +60,28 @@ class SPAN(nn.Module):
         scale = nn.Parameter(th.full((stack, self.latent_dim), float(arch.nelems - 1))) if arch.basis == "kernel" else None
         self.scale: nn.Parameter | None
         self.register_parameter("scale", scale)  # (C, D)
-        # Every factor starts as a straight line of random slope that is 1 at the middle. The more factors the gentler the
-        # slopes, so that a product over many dimensions neither dies nor explodes.
-        slopes = th.empty(stack, self.latent_dim, 1, arch.nmodes).normal_(0.0, arch.slope / self.latent_dim**0.5)
-        places = basis_places(arch.nelems, None if arch.basis == "kernel" else arch.degree)
-        self.coefficients = nn.Parameter(1.0 + slopes * (places - 0.5).unsqueeze(-1))  # (C, D, N, M)
+        self.coefficients = nn.Parameter(self._first_coefficients(stack))  # (C, D, N, M)
         self.head: StackedLinear | None
         self.register_module("head", None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack))
+
+    def _first_coefficients(self, stack: int) -> th.Tensor:
+        """
+        Every factor starts as a straight line, which in the middle is 0 for one dimension of each mode and 1 for all others.
+
+        So modes start around zero and differ between states, as the hidden units of an MLP do; modes around 1 would all look
+        alike to the head. The lines around 1 have random slopes, gentler the more there are, so that a product over many
+        dimensions neither dies nor explodes.
+
+        :return: Shape (C, D, N, M)
+        """
+        arch, dim = self.arch, self.latent_dim
+        slopes = th.empty(stack, dim, 1, arch.nmodes).normal_(0.0, arch.slope / dim**0.5)
+        # Each network takes the dimensions in an order of its own, and again from the first when it has more modes.
+        crossing = th.stack([th.randperm(dim) for _ in range(stack)])[:, th.arange(arch.nmodes) % dim]  # (C, M)
+        crosses = crossing[:, None, None, :] == th.arange(dim)[None, :, None, None]  # (C, D, 1, M)
+        slopes = th.where(crosses, arch.slope * th.empty_like(slopes).uniform_(*CROSSING_SLOPES), slopes)
+        places = basis_places(arch.nelems, None if arch.basis == "kernel" else arch.degree).unsqueeze(-1)  # (N, 1)
+        return (~crosses).to(slopes.dtype) + slopes * (places - 0.5)
 
     def extra_repr(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.arch.to_dict().items() if name != "latent_dim")

@@ -71,6 +71,8 @@ def test_score():
     # Learning early counts.
     early, late = np.array([[100.0], [500.0], [500.0]]), np.array([[100.0], [100.0], [500.0]])
     assert search.score("CartPole-v1", record(early)) > search.score("CartPole-v1", record(late))
+    # Far worse than random is no worse than random.
+    assert search.score("LunarLander-v3", record(np.array([[-5000.0], [-100.0]]))) > 0.0
     assert search.score("Pendulum-v1", record(np.array([[-900.0], [-100.0]]))) == -500.0
 
 
