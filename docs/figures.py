@@ -99,10 +99,12 @@ def draw_methods(path: Path, study: str) -> None:
     curves: dict[str, dict[str, list[Record]]] = {}
     for folder in run_folders(RESULTS / study):
         record = read_record(folder)
-        curves.setdefault(record.settings["env"], {}).setdefault(record.settings["method"], []).append(record)
-    rows = -(-len(curves) // 2)
-    figure, axes = plt.subplots(rows, 2, figsize=(8, 2.9 * rows), layout="constrained", squeeze=False)
-    for ax, (env, by_method) in zip(axes.flat, sorted(curves.items()), strict=False):
+        method = record.settings["method"].split("-")[0]
+        curves.setdefault(record.settings["env"], {}).setdefault(method, []).append(record)
+    figure, axes = plt.subplots(1, len(curves), figsize=(3.6 * len(curves), 3), layout="constrained", squeeze=False)
+    for ax, (env, by_method) in zip(
+        axes.flat, sorted(curves.items(), key=lambda item: len(item[1]["span"][0].steps)), strict=True
+    ):
         for method, (label, color) in METHODS.items():
             records = by_method[method]
             means = [record.returns.mean(axis=1) for record in records]
@@ -111,14 +113,10 @@ def draw_methods(path: Path, study: str) -> None:
             ax.plot(records[0].steps / 1000, sum(means) / len(means), color=color, linewidth=2.2, label=label)
         ax.set_title(f"{env}, {len(records)} seeds", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
-    for ax in axes.flat[len(curves) :]:
-        ax.axis("off")
-    for ax in axes[-1]:
         ax.set_xlabel("thousand steps")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("return")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    axes[0, 0].legend(handles[::-1], labels[::-1], frameon=False, fontsize=9)
+    axes[0, 0].set_ylabel("return")
+    handles, labels = axes[0, -1].get_legend_handles_labels()
+    axes[0, -1].legend(handles[::-1], labels[::-1], frameon=False, fontsize=9, loc="lower right")
     figure.savefig(path, dpi=150)
 
 
@@ -127,4 +125,4 @@ if __name__ == "__main__":
     draw_bases(IMAGES / "bases.png")
     draw_mode(IMAGES / "mode.png")
     draw_slopes(IMAGES / "slopes.png")
-    draw_methods(IMAGES / "untuned.png", "untuned")
+    draw_methods(IMAGES / "tuned.png", "tuned")

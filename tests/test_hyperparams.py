@@ -10,7 +10,12 @@ from gymnasium import spaces
 from rl_zoo3.utils import get_class_by_name
 from stable_baselines3 import PPO, SAC
 
+from sb3_span.policies.budget import count_parameters
+from sb3_span.study.plan import read_plan
+from sb3_span.study.run import StudyManager
+
 HYPERPARAMS = Path(__file__).parents[1] / "hyperparams"
+CONFIGS = Path(__file__).parents[1] / "zoo_configs"
 
 # Environment: algorithm, observations, actions, parameters of SPAN and of the MLP.
 # The paper prints 256 for InvertedPendulum's MLP, but the layers it names have 263.
@@ -79,6 +84,22 @@ def test_the_two_files_differ_in_the_policy_only():
             if key == "policy_kwargs":
                 assert span_value.get("max_grad_norm") == mlp_value.get("max_grad_norm")
         assert span[env_id] == mlp[env_id]
+
+
+@pytest.mark.parametrize("method", ["span", "mlp"])
+def test_tuned_networks_are_the_papers(method):
+    """The tuned files have the same sizes, and one set of settings for all environments of an algorithm."""
+    runs = {run.env: run for run in read_plan(CONFIGS / "tuned.yml").runs if run.method == f"{method}-tuned"}
+    for env_id, run in runs.items():
+        agent = StudyManager(run).make_agent()
+        assert count_parameters(agent.policy) == PAPER[env_id][3 if method == "span" else 4]
+        agent.env.close()
+    own = ("n_timesteps", "policy_kwargs")
+    settings = {
+        (run.algo, yaml.safe_dump({key: value for key, value in run.hyperparams.items() if key not in own}))
+        for run in runs.values()
+    }
+    assert len(settings) == len({run.algo for run in runs.values()})
 
 
 @pytest.mark.parametrize("env_id", [env_id for env_id in PAPER if env_id != "SPANDataCenter-v0"])

@@ -40,9 +40,10 @@ def test_train_enjoy_and_plot(conf, tmp_path):
     assert (tmp_path / "all.pkl").exists()
 
 
-def test_ppo(tmp_path):
-    out = train("ppo", "CartPole-v1", "span", tmp_path, "--seed", 1)
-    assert "SPANActorCriticPolicy" in out
+@pytest.mark.parametrize("conf, policy", [("span", "SPAN"), ("span-tuned", "SPAN"), ("mlp-tuned", "Mlp")])
+def test_ppo(conf, policy, tmp_path):
+    out = train("ppo", "CartPole-v1", conf, tmp_path, "--seed", 1)
+    assert policy in out
     assert (tmp_path / "ppo" / "CartPole-v1_1" / "CartPole-v1.zip").exists()
 
 
