@@ -126,3 +126,4 @@ if __name__ == "__main__":
     draw_mode(IMAGES / "mode.png")
     draw_slopes(IMAGES / "slopes.png")
     draw_methods(IMAGES / "tuned.png", "tuned")
+    draw_methods(IMAGES / "untuned.png", "untuned")
