@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
+import gymnasium as gym
 import matplotlib.pyplot as plt
 import torch as th
 
 from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
+from sb3_span.report.load import load_study
 from sb3_span.study.records import Record, read_record, run_folders
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "results"
 PALETTE = plt.get_cmap("viridis")
-METHODS = {"mlp": ("MLP", "#c8553d"), "span": ("SPAN", "#1b6ca8")}
+METHODS = {"mlp": ("MLP", "#c8553d"), "mlp-fast": ("MLP at 3e-3", "#e0a458"), "span": ("SPAN", "#1b6ca8")}
 
 
 def draw_basis(axes: plt.Axes, values: th.Tensor, title: str) -> None:
@@ -94,29 +96,28 @@ def draw_slopes(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def draw_methods(path: Path, study: str) -> None:
-    """Learning curves of a study's two methods on each of its environments: every seed, and their mean."""
-    curves: dict[str, dict[str, list[Record]]] = {}
-    for folder in run_folders(RESULTS / study):
-        record = read_record(folder)
-        method = record.settings["method"].split("-")[0]
-        curves.setdefault(record.settings["env"], {}).setdefault(method, []).append(record)
-    figure, axes = plt.subplots(1, len(curves), figsize=(3.6 * len(curves), 3), layout="constrained", squeeze=False)
-    for ax, (env, by_method) in zip(
-        axes.flat, sorted(curves.items(), key=lambda item: len(item[1]["span"][0].steps)), strict=True
-    ):
-        for method, (label, color) in METHODS.items():
-            records = by_method[method]
-            means = [record.returns.mean(axis=1) for record in records]
-            for record, mean in zip(records, means, strict=True):
-                ax.plot(record.steps / 1000, mean, color=color, linewidth=0.7, alpha=0.35)
-            ax.plot(records[0].steps / 1000, sum(means) / len(means), color=color, linewidth=2.2, label=label)
-        ax.set_title(f"{env}, {len(records)} seeds", fontsize=10)
+def draw_methods(path: Path, name: str) -> None:
+    """Learning curves of a study's methods, every seed and their mean, and the return that Gymnasium calls solved."""
+    study = load_study(RESULTS / name)
+    envs = [env for env in study.envs if any(study.finished(env, method) for method in study.methods)]
+    figure, axes = plt.subplots(1, len(envs), figsize=(4 * len(envs), 3.2), layout="constrained", squeeze=False)
+    for ax, env in zip(axes[0], envs, strict=True):
+        solved = gym.spec(env).reward_threshold
+        if solved is not None:
+            ax.axhline(solved, color="#8b949e", linewidth=1, linestyle=":", label="solved")
+        for method in study.methods:
+            label, color = METHODS[method.removesuffix("-tuned")]
+            runs = study.finished(env, method)
+            for run in runs:
+                ax.plot(run.steps / 1000, run.means, color=color, linewidth=0.7, alpha=0.35)
+            mean = sum(run.means for run in runs) / len(runs)
+            ax.plot(runs[0].steps / 1000, mean, color=color, linewidth=2.2, label=label)
+        ax.set_title(f"{env}, {len(runs)} seeds", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel("thousand steps")
     axes[0, 0].set_ylabel("return")
-    handles, labels = axes[0, -1].get_legend_handles_labels()
-    axes[0, -1].legend(handles[::-1], labels[::-1], frameon=False, fontsize=9, loc="lower right")
+    handles = {label: handle for ax in axes[0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles, frameon=False, fontsize=9, loc="outside upper center", ncols=len(handles))
     figure.savefig(path, dpi=150)
 
 
