@@ -60,6 +60,19 @@ def normalise(env: str, scores: np.ndarray) -> np.ndarray:
     return (scores - low) / (high - low)
 
 
+def score_on_the_way(env: str, means: np.ndarray) -> float:
+    """
+    How well a run did while it learned: the mean of all its evaluations. Learning early counts, and so does staying there.
+
+    :param means: Mean return of each evaluation
+    :return: On a scale where a random policy has 0 and the expert 1, where both are known. An evaluation that is worse than
+        random counts as random: how much worse a return can be differs by environment, and must not decide between settings
+    """
+    if env in expert_scores():
+        means = normalise(env, means).clip(min=0.0)
+    return float(means.mean())
+
+
 def _read(file) -> pd.DataFrame:
     with file.open() as stream:
         return pd.read_csv(stream)

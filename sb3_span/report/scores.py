@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sb3_span.report.load import Run, Study
-from sb3_span.report.references import domains, expert_scores, normalise, paper
+from sb3_span.report.references import domains, expert_scores, normalise, paper, score_on_the_way
 from sb3_span.report.statistics import SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
 
 AGGREGATE = "aggregate"
@@ -73,6 +73,36 @@ def iqm(study: Study) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=columns)
     frame["verdict"] = [_iqm_verdict(frame, row, study.methods[0]) for row in frame.itertuples()]
     return frame.merge(_paper_iqm(), how="left", on=["env", "method"])
+
+
+def on_the_way(study: Study) -> pd.DataFrame:
+    """
+    The mean score over all evaluations of each finished run, in the environments with an expert score: learning early counts,
+    and so does staying there. The first method is compared with each other by Welch's t. The aggregate is the mean over
+    environments; it is not tested.
+    """
+    rows: list[dict[str, Any]] = []
+    for env in (env for env in study.envs if env in expert_scores()):
+        first = np.empty(0)
+        for method in study.methods:
+            own = np.array([score_on_the_way(env, run.means) for run in study.finished(env, method)])
+            if len(own):
+                row = _scored(study, env, [env], method, len(own)) | {"score": own.mean()}
+                row["std"] = own.std(ddof=1) if len(own) > 1 else np.nan
+                if method == study.methods[0]:
+                    first = own
+                elif len(first):
+                    row["p"] = compare(first, own).p
+                    row["verdict"] = verdict(len(first), len(own), first.mean() - own.mean(), row["p"] < SIGNIFICANCE)
+                rows.append(row)
+    together = scored_environments(study)
+    for method in study.methods if len(together) > 1 else []:
+        own_rows = [row for row in rows if row["method"] == method and row["env"] in together]
+        if own_rows:
+            row = _scored(study, AGGREGATE, together, method, min(row["seeds"] for row in own_rows))
+            rows.append(row | {"score": np.mean([row["score"] for row in own_rows])})
+    columns = ["env", "method", "seeds", "environments", "steps", "max_steps", "score", "std", "p", "verdict"]
+    return pd.DataFrame(rows, columns=columns).fillna({"verdict": ""})
 
 
 def profiles(study: Study) -> pd.DataFrame:

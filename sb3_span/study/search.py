@@ -21,10 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sb3_span.files import write_text
-from sb3_span.report.references import expert_scores, normalise
+from sb3_span.report.references import score_on_the_way
 from sb3_span.study.plan import Plan, get_option, read_plan, replace_options
 from sb3_span.study.queue import open_storage
-from sb3_span.study.records import Record
 from sb3_span.study.run import train
 
 # Before it gives up on bad trials, and before TPE begins to learn.
@@ -63,19 +62,6 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
     console.print(f"Written: {folder / 'trials.csv'}, {folder / 'best.yml'}")
 
 
-def score(env: str, record: Record) -> float:
-    """
-    How well a run did on the way: its mean return over all evaluations. Learning early counts, and so does staying there.
-
-    :return: On a scale where a random policy has 0 and the expert 1, where both are known. An evaluation that is worse than
-        random counts as random: how much worse a return can be differs by environment, and must not decide between settings
-    """
-    means = record.returns.mean(axis=1)
-    if env in expert_scores():
-        means = normalise(env, means).clip(min=0.0)
-    return float(means.mean())
-
-
 class _Objective:
     """The mean score of a method's runs with a trial's settings."""
 
@@ -96,7 +82,7 @@ class _Objective:
             except Exception as error:  # settings with which training breaks are an answer too
                 trial.set_user_attr(ERROR, f"{run.env}, seed {run.seed}: {error!r}")
                 raise
-            scores.append(score(run.env, record))
+            scores.append(score_on_the_way(run.env, record.returns.mean(axis=1)))
             trial.report(float(np.mean(scores)), len(scores))
             if len(scores) < len(self._runs) and trial.should_prune():
                 raise optuna.TrialPruned

@@ -118,6 +118,22 @@ def test_interquartile_means(study):
     assert (total.seeds, total.environments, total.paper_iqm) == (6, 2, 1.014)
 
 
+def test_scores_on_the_way(study, folder):
+    frame = scores.on_the_way(study)
+    # SPAN's seed s is at 20, which is below random, in s of ten evaluations.
+    span, mlp = (pick(frame, env="CartPole-v1", method=method) for method in ("span", "mlp"))
+    assert (span.score, span["std"]) == (pytest.approx(0.75), pytest.approx(np.std([1, 0.9, 0.8, 0.7, 0.6, 0.5], ddof=1)))
+    assert (mlp.verdict, span.verdict, mlp.seeds) == ("inside the noise", "", 6)
+    acrobot = pick(frame, env="Acrobot-v1", method="mlp")
+    assert acrobot.verdict == "better" and acrobot.p < 1e-6
+    total = pick(frame, env="aggregate", method="span")
+    assert total.score == pytest.approx((0.75 + pick(frame, env="Acrobot-v1", method="span").score) / 2)
+    # A method that the first cannot be compared with yet is shown all the same.
+    write_run(folder, "LunarLander-v3", "mlp", 0, [200.0] * 10)
+    alone = pick(scores.on_the_way(load_study(folder)), env="LunarLander-v3")
+    assert (alone.method, alone.verdict) == ("mlp", "") and math.isnan(alone.p)
+
+
 def test_unfinished_runs_count_only_where_they_got(folder):
     write_run(folder, "CartPole-v1", "span", 6, [20, 20, 20, 20, 20, 20], steps=50000)
     study = load_study(folder)

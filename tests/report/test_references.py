@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 
 from sb3_span.report.random_scores import measure
-from sb3_span.report.references import RANDOM_SCORES, domains, expert_scores, known_environments, normalise, random_scores
+from sb3_span.report.references import (
+    RANDOM_SCORES,
+    domains,
+    expert_scores,
+    known_environments,
+    normalise,
+    random_scores,
+    score_on_the_way,
+)
 
 
 def test_every_expert_has_a_random_policy_and_a_domain():
@@ -24,3 +32,13 @@ def test_normalised_scores():
     np.testing.assert_allclose(normalise("Acrobot-v1", np.array([low, -100.0])), [0, 1])
     # The paper's interquartile mean of Acrobot, 1.043, is a return of about -83.
     assert normalise("Acrobot-v1", np.array([-83.0]))[0] == pytest.approx(1.043, abs=0.001)
+
+
+def test_score_on_the_way():
+    assert score_on_the_way("CartPole-v1", np.full(4, 500.0)) == pytest.approx(1.0)
+    # Learning early counts.
+    early, late = np.array([100.0, 500.0, 500.0]), np.array([100.0, 100.0, 500.0])
+    assert score_on_the_way("CartPole-v1", early) > score_on_the_way("CartPole-v1", late)
+    # Far worse than random is no worse than random.
+    assert score_on_the_way("LunarLander-v3", np.array([-5000.0, -100.0])) > 0.0
+    assert score_on_the_way("Pendulum-v1", np.array([-900.0, -100.0])) == -500.0

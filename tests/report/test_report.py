@@ -21,6 +21,7 @@ TABLES = [
     "final_returns",
     "iqm",
     "minutes",
+    "on_the_way",
     "overview",
     "profiles",
     "sample_efficiency",

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from sb3_span.cli import main
+from sb3_span.report.references import score_on_the_way
 from sb3_span.study import search
 from sb3_span.study.plan import read_plan
 from sb3_span.study.records import read_record
@@ -61,19 +62,8 @@ def test_trials_of_each_method(tmp_path, capsys):
     assert records[0].settings["hyperparams"]["learning_rate"] == float(found[2]["learning_rate"])
     assert str(records[0].settings["hyperparams"]["policy_kwargs"]["span_arch"]["nmodes"]) == found[2]["span_arch.nmodes"]
     assert float(found[2]["score"]) == pytest.approx(
-        np.mean([search.score("CartPole-v1", record) for record in records]), abs=1e-4
+        np.mean([score_on_the_way("CartPole-v1", record.returns.mean(axis=1)) for record in records]), abs=1e-4
     )
-
-
-def test_score():
-    record = dataclasses.make_dataclass("Record", ["returns"])
-    assert search.score("CartPole-v1", record(np.full((4, 3), 500.0))) == pytest.approx(1.0)
-    # Learning early counts.
-    early, late = np.array([[100.0], [500.0], [500.0]]), np.array([[100.0], [100.0], [500.0]])
-    assert search.score("CartPole-v1", record(early)) > search.score("CartPole-v1", record(late))
-    # Far worse than random is no worse than random.
-    assert search.score("LunarLander-v3", record(np.array([[-5000.0], [-100.0]]))) > 0.0
-    assert search.score("Pendulum-v1", record(np.array([[-900.0], [-100.0]]))) == -500.0
 
 
 def test_bad_trials_are_given_up_on(tmp_path, monkeypatch):
