@@ -28,9 +28,10 @@ from sb3_span.policies.registry import ALIAS, policy_for
 
 def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any) -> BaseAlgorithm:
     """
-    The agent that a Zoo file describes, with its environments, as ``rl_zoo3.train`` would build it.
+    The PPO or SAC agent that a Zoo file describes, with its environments.
 
-    :param hyperparams: A Zoo file, such as ``hyperparams/span.yml``
+    :param hyperparams: A Zoo file of plain values, such as ``hyperparams/span.yml``: what is normalised, wrapped or written
+        as Python is for ``rl_zoo3.train``
     :param env_id: The environment, which has an entry in the file
     :param seed: Seed of the agent and of the environments
     :param overrides: Arguments of the algorithm that replace those of the file
@@ -41,6 +42,13 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any
         raise ValueError(f"{hyperparams} has no entry for {env_id!r}; it has {known}.")
     entry = {**entries[env_id], **overrides}
     del entry["n_timesteps"]
+    only_zoo = [name for name in ("normalize", "env_wrapper", "vec_env_wrapper") if entry.pop(name, False)]
+    only_zoo += ["policy_kwargs"] if isinstance(entry.get("policy_kwargs"), str) else []
+    if only_zoo:
+        raise ValueError(
+            f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which only the RL Zoo knows how to use. Train it with "
+            f"python -m rl_zoo3.train --algo ... --env {env_id} --conf {hyperparams}"
+        )
     algorithm = SAC if "buffer_size" in entry else PPO
     rate = entry.get("learning_rate")
     if isinstance(rate, str):  # the Zoo's "lin_0.001": from there to zero

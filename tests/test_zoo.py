@@ -121,3 +121,13 @@ def test_what_a_search_draws_can_be_built(algo, conf):
 def test_falling_learning_rate_as_the_zoo_writes_it():
     agent = make_agent(ROOT / "hyperparams" / "span.yml", "CartPole-v1", seed=0, learning_rate="lin_0.002")
     assert [agent.lr_schedule(remaining) for remaining in (1.0, 0.5, 0.0)] == pytest.approx([0.002, 0.001, 0.0])
+
+
+def test_what_only_the_zoo_can_build_is_left_to_it(tmp_path):
+    conf = tmp_path / "conf.yml"
+    entry = "n_timesteps: 100, policy: MlpPolicy"
+    conf.write_text(f"CartPole-v1: {{{entry}, normalize: true, policy_kwargs: 'dict(net_arch=[4])'}}")
+    with pytest.raises(ValueError, match="has normalize, policy_kwargs for CartPole-v1.*python -m rl_zoo3.train"):
+        make_agent(conf, "CartPole-v1", seed=0)
+    conf.write_text(f"CartPole-v1: {{{entry}, normalize: false, policy_kwargs: {{net_arch: [4]}}}}")
+    assert make_agent(conf, "CartPole-v1", seed=0).policy.net_arch == [4]

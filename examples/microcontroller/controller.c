@@ -1,9 +1,9 @@
 /* Balances a pole with a policy that examples/export_to_c.py has exported: sensors in, policy, motor out, fifty times a second.
  *
  * setup() and loop() are what Arduino, ESP32 and the like call. What depends on the board is behind board.h; for a start there is
- * a simulated one, which runs on any computer:
+ * a simulated one, which runs on any computer. In the repository's root, after the export:
  *
- *   cc -std=c99 -I cartpole controller.c board_simulated.c cartpole/policy.c -lm -o controller && ./controller
+ *   cc -std=c99 -I cartpole examples/microcontroller/*.c cartpole/policy.c -lm -o controller && ./controller
  */
 #include "board.h"
 #include "policy.h"
