@@ -37,20 +37,30 @@ def main(arguments: list[str] | None = None) -> None:
     budget.set_defaults(run=_budget)
 
     plot = commands.add_parser("plot", help="draw what an agent has learned (loading unpickles: trusted files only)")
-    plot.add_argument("model", help="a file that model.save wrote, or the name of an agent in examples/agents")
+    plot.add_argument(
+        "model", help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents"
+    )
     plot.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell; 'none' for none")
     plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; the model's name by default")
     plot.add_argument("--network", help="whose splines: pi (default), vf or qf")
     plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
     plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
     plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
+    plot.add_argument(
+        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's statistics, if not in the run's folder"
+    )
     plot.set_defaults(run=_plot)
 
     watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
-    watch.add_argument("model", help="a file that model.save wrote, or the name of an agent in examples/agents")
+    watch.add_argument(
+        "model", help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents"
+    )
     watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
     watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
     watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
+    watch.add_argument(
+        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's statistics, if not in the run's folder"
+    )
     watch.set_defaults(run=_watch)
 
     export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
@@ -233,13 +243,14 @@ def _budget(args: argparse.Namespace) -> None:
 def _plot(args: argparse.Namespace) -> None:
     from sb3_span.viewing.plotting import plot_file
 
-    plot_file(args.model, args.env, args.output, network=args.network, names=args.names, dims=args.slice, n_modes=args.modes)
+    options = {"network": args.network, "names": args.names, "dims": args.slice, "n_modes": args.modes}
+    plot_file(args.model, args.env, args.output, args.vecnormalize, **options)
 
 
 def _watch(args: argparse.Namespace) -> None:
     from sb3_span.viewing.watching import watch
 
-    watch(args.model, args.env, args.gif, args.episodes)
+    watch(args.model, args.env, args.gif, args.episodes, args.vecnormalize)
 
 
 def _export(args: argparse.Namespace) -> None:

@@ -1,25 +1,23 @@
 """
 From what training leaves on disk to a policy: an SB3 zip, or a folder of the Zoo or of a study.
 
-Loading an SB3 zip or a ``vecnormalize.pkl`` unpickles, which can run any code: only for files that you trust.
+Loading unpickles, which can run any code: only for files that you trust.
 """
 
 import json
-import pickle
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch as th
-from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.policies import SPANActorCriticPolicy
+from sb3_span.trained import find_env_id, find_model, find_vecnormalize, load_vecnormalize
 
-MODEL, NORMALIZATION, STUDY_RUN = "model.zip", "vecnormalize.pkl", "run.json"
 # What is needed of a zip to build its policy; everything else in it stays unread.
 NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde"}
 
@@ -42,10 +40,10 @@ def load_trained(path: Path, vecnormalize: Path | None = None) -> Trained:
     :param path: A model's zip, or a folder of the Zoo (``logs/sac/Hopper-v5_1``) or of a study's run
     :param vecnormalize: File with VecNormalize's statistics; None takes the one that lies in the Zoo's or study's folder
     """
-    file = _find_model(path)
+    file = find_model(path)
     policy = load_policy(file)
-    found = vecnormalize if vecnormalize is not None else _find_vecnormalize(file)
-    return Trained(policy, None if found is None else load_vecnormalize(found), _find_env_id(file))
+    found = vecnormalize if vecnormalize is not None else find_vecnormalize(file)
+    return Trained(policy, None if found is None else load_vecnormalize(found), find_env_id(file))
 
 
 def load_policy(file: Path) -> BasePolicy:
@@ -91,61 +89,3 @@ def _build_policy(data: dict[str, Any], params: dict[str, Any]) -> BasePolicy:
     policy.load_state_dict(params["policy"])
     policy.set_training_mode(False)
     return policy.to(th.device("cpu"))
-
-
-def load_vecnormalize(file: Path) -> VecNormalize:
-    """
-    :param file: What ``VecNormalize.save`` wrote
-    """
-    try:
-        with file.open("rb") as stream:
-            loaded = pickle.load(stream)
-    except FileNotFoundError:
-        raise ValueError(f"There is no {file}.") from None
-    except Exception as error:
-        raise ValueError(f"{file} is not what VecNormalize.save has written, or it is damaged: {error!r}.") from error
-    if not isinstance(loaded, VecNormalize):
-        raise ValueError(f"{file} holds a {type(loaded).__name__}; give the file that VecNormalize.save has written.")
-    if isinstance(loaded.observation_space, spaces.Dict) and loaded.norm_obs and loaded.norm_obs_keys is None:
-        loaded.norm_obs_keys = list(loaded.obs_rms)
-    return loaded
-
-
-def _find_model(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    if (path / MODEL).is_file():
-        return path / MODEL
-    # The Zoo numbers its folders: logs/sac/Hopper-v5_1 has Hopper-v5.zip, and perhaps best_model.zip and checkpoints.
-    final = path / f"{path.name.rsplit('_', 1)[0]}.zip"
-    if final.is_file():
-        return final
-    zips = sorted(path.glob("*.zip"))
-    if len(zips) == 1:
-        return zips[0]
-    runs = sorted(run.parent.name for run in path.glob(f"runs/*/{STUDY_RUN}"))
-    if runs:
-        raise ValueError(f"{path} is a whole study; name one of its runs, for instance {path / 'runs' / runs[0]}.")
-    found = f"several models ({', '.join(file.name for file in zips)})" if zips else "no model"
-    raise ValueError(f"{path} has {found}. Name the zip that model.save has written, or the folder of one run.")
-
-
-def _find_vecnormalize(file: Path) -> Path | None:
-    """Beside the model in a study's run; in a subfolder with the environment's name in the Zoo."""
-    env_id = _find_env_id(file)
-    places = [file.parent / env_id / NORMALIZATION] if env_id else []
-    return next((place for place in [*places, file.parent / NORMALIZATION] if place.is_file()), None)
-
-
-def _find_env_id(file: Path) -> str | None:
-    settings = file.parent / STUDY_RUN
-    if settings.is_file():
-        try:
-            run = json.loads(settings.read_text())
-            # Gymnasium imports the package in front of the colon, which registers the environment.
-            return ":".join([*run.get("gym_packages", [])[:1], str(run["env"])])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{settings} is not a run's settings ({error!r}).") from error
-    # The Zoo keeps the settings in <folder>/<env>/config.yml.
-    configs = sorted(file.parent.glob("*/config.yml"))
-    return configs[0].parent.name if len(configs) == 1 else None

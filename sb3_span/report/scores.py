@@ -10,6 +10,7 @@ import pandas as pd
 from sb3_span.report.load import Run, Study
 from sb3_span.report.references import domains, expert_scores, normalise, paper, score_on_the_way
 from sb3_span.report.statistics import SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
+from sb3_span.study.plan import short_names
 
 AGGREGATE = "aggregate"
 
@@ -166,12 +167,12 @@ def ablations(study: Study) -> pd.DataFrame:
 
 def _options(run: Run) -> Iterator[tuple[str, str, bool]]:
     """The options whose effect a run shows: those of its cell, or all of the grid's when it is in the base setting."""
+    names = short_names([*run.base, *run.cell])
     if run.cell:
-        names = [option.rsplit(".", 1)[-1] for option in run.cell]
-        yield " + ".join(names), ", ".join(map(str, run.cell.values())), False
+        yield " + ".join(names[option] for option in run.cell), ", ".join(map(str, run.cell.values())), False
     else:
         for option, value in run.base.items():
-            yield option.rsplit(".", 1)[-1], str(value), True
+            yield names[option], str(value), True
 
 
 def _by_number(value: str) -> tuple[int, float, str]:

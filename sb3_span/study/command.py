@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 from rich.console import Console
+from rich.markup import escape
 
 from sb3_span.files import write_text
 from sb3_span.study.plan import Plan, read_plan
@@ -85,9 +86,18 @@ def gather(sources: list[Path], folder: Path) -> bool:
     :return: Whether all of them could be read
     """
     copied = kept = damaged = 0
+    plans = {source: open_study(source) for source in sources}
+    if (folder / STUDY_FILE).exists():
+        plans[folder] = open_study(folder)
+    # One of them may have grown: the whole study is the one with the most runs.
+    whole = max(plans, key=lambda source: len(plans[source].runs))
+    for source, plan in plans.items():
+        try:
+            plans[whole].check_extends(plan, source / STUDY_FILE)
+        except ValueError as error:
+            raise ValueError(f"{source} and {whole} are not folders of the same study. {error}") from error
+    remember(plans[whole], folder)
     for source in sources:
-        plan = open_study(source)
-        remember(plan, folder)
         for run_folder in run_folders(source):
             target = folder / "runs" / run_folder.name
             try:
@@ -126,7 +136,7 @@ def _show(queue: Queue, folder: Path, console: Console) -> bool:
         )
     for key, state in states.items():
         if state.error:
-            console.print(f"[red]{key}[/]: {state.error}", highlight=False)
+            console.print(f"[red]{key}[/]: {escape(state.error)}", highlight=False)
     if any(state.error for state in states.values()):
         console.print("To run the failed ones again: sb3-span study retry, then run.")
     return all(state.name == "done" for state in states.values())

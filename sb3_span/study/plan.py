@@ -56,7 +56,8 @@ class Run:
     @property
     def key(self) -> str:
         """The name of the run in its study, and of its folder."""
-        cell = [f"{option.rsplit('.', 1)[-1]}={value}" for option, value in self.cell.items()]
+        names = short_names([*self.base, *self.cell])
+        cell = [f"{names[option]}={value}" for option, value in self.cell.items()]
         name = "__".join([self.env, self.method, *cell, f"seed{self.seed}"])
         return "".join(letter if letter.isalnum() or letter in "._-=" else "-" for letter in name)
 
@@ -95,11 +96,25 @@ class Plan:
                     f"The study was started with the run {old.key!r} ({where}), which the study's file no longer has. "
                     "Put it back, or give another --folder."
                 )
-            for option, was, is_now in _differences(old.settings(), runs[old.key].settings()):
+            for option, was, is_now in differences(old.settings(), runs[old.key].settings()):
                 raise ValueError(
                     f"{option} of the run {old.key!r} is {is_now!r}, but the study was started with {was!r} ({where}). "
                     "Put it back, or give another --folder."
                 )
+
+
+def short_names(options: list[str]) -> dict[str, str]:
+    """
+    :param options: Paths such as ``span_arch.nmodes``
+    :return: For each the end of it that tells it from the others: ``nmodes``, or ``pi.nmodes`` beside ``vf.nmodes``
+    """
+    names = {}
+    for option in dict.fromkeys(options):
+        parts = option.split(".")
+        ends = [".".join(parts[-n:]) for n in range(1, len(parts) + 1)]
+        others = [other for other in options if other != option]
+        names[option] = next((end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others)), option)
+    return names
 
 
 def read_plan(path: Path | str) -> Plan:
@@ -125,18 +140,13 @@ def make_plan(study: Any, path: Path) -> Plan:
     :param study: What a study's file says
     :param path: The file, beside which hyperparameter files are looked up
     """
-    _check_keys("the study", study, STUDY_KEYS, required=("environments", "methods", "seeds"))
-    gym_packages = study.get("gym_packages", [])
-    if not isinstance(gym_packages, list):
-        raise ValueError(f"gym_packages is {gym_packages!r}; a list of packages is needed")
-    for package in gym_packages:
-        _import(package)
-    _check_keys("environments", study["environments"], None)
-    _check_keys("methods", study["methods"], None)
+    name, gym_packages = _read_head(study, path)
     evaluation = {"every": 5000, "episodes": 30, **_check_keys("evaluation", study.get("evaluation", {}), EVALUATION_KEYS)}
     for key in EVALUATION_KEYS:
         _check_count(f"evaluation.{key}", evaluation[key])
     grid = _read_grid(study.get("grid", {}))
+    if grid and study.get("search"):
+        raise ValueError("a search varies the settings itself; remove 'grid' or 'search'")
     design = study.get("design", DESIGNS[0])
     if design not in DESIGNS:
         raise ValueError(f"design is {design!r}; allowed are {list(DESIGNS)}")
@@ -173,13 +183,32 @@ def make_plan(study: Any, path: Path) -> Plan:
     for key, count in Counter(run.key for run in runs).items():
         if count > 1:
             raise ValueError(f"{count} runs have the name {key!r}: a seed, a value or a name is there twice, or almost")
-    resolved = {**study, "name": study.get("name", path.stem)}
+    resolved = {**study, "name": name}
     resolved["methods"] = {name: {"hyperparams": entries} for name, entries in methods.items()}
     resolved["environments"] = {
         env: {key: value for key, value in options.items() if key not in ("entry", "overrides")}
         for env, options in study["environments"].items()
     }
-    return Plan(resolved["name"], runs, resolved, _read_search(study.get("search", {}), methods))
+    return Plan(name, runs, resolved, _read_search(study.get("search", {}), methods))
+
+
+def _read_head(study: Any, path: Path) -> tuple[str, list[str]]:
+    """
+    :return: The study's name, and the packages that register its environments, imported
+    """
+    _check_keys("the study", study, STUDY_KEYS, required=("environments", "methods", "seeds"))
+    gym_packages = study.get("gym_packages", [])
+    if not isinstance(gym_packages, list) or not all(isinstance(package, str) for package in gym_packages):
+        raise ValueError(f"gym_packages is {gym_packages!r}; a list of packages is needed")
+    for package in gym_packages:
+        _import(package)
+    name = study.get("name", path.stem)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name is {name!r}; a word is needed, or no key 'name' at all: then the file's name is taken")
+    for key in ("environments", "methods"):
+        if not _check_keys(key, study[key], None):
+            raise ValueError(f"{key} is empty; at least one is needed")
+    return name, gym_packages
 
 
 def _read_method(name: str, method: Any, environments: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
@@ -249,6 +278,10 @@ def _read_search(search: Any, methods: dict[str, dict[str, Any]]) -> dict[str, d
             ends = values["low"], values["high"]
             if any(isinstance(end, bool) or not isinstance(end, int | float) for end in ends) or not ends[0] < ends[1]:
                 raise ValueError(f"{where} goes from {ends[0]!r} to {ends[1]!r}; two numbers are needed, the lower one first")
+            if not isinstance(values.get("log", False), bool):
+                raise ValueError(f"{where}.log is {values['log']!r}; allowed are true and false")
+            if values.get("log") and ends[0] <= 0:
+                raise ValueError(f"{where} goes from {ends[0]!r} on a logarithmic scale; it must begin above 0")
     return search
 
 
@@ -266,7 +299,7 @@ def _cells(grid: dict[str, list[Any]], base: dict[str, Any], design: str) -> Ite
 def _read_seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds > 0:
         return list(range(seeds))
-    if isinstance(seeds, list) and seeds and all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+    if isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds):
         return seeds
     raise ValueError(f"seeds is {seeds!r}; a number of seeds is needed, such as 20, or a list of them, such as [0, 1, 2]")
 
@@ -348,9 +381,10 @@ def replace_options(entry: dict[str, Any], options: dict[str, Any]) -> dict[str,
     return entry
 
 
-def _differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two plans' settings differ: the path, what it was, what it is."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+            yield from differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
     elif old != new:
         yield where, old, new

@@ -86,7 +86,7 @@ class Queue:
 
     def refill(self) -> None:
         """Give every run a trial that has none: at the start, and when a worker has died."""
-        with _no_experimental_warning():
+        with no_experimental_warning():
             optuna.storages.fail_stale_trials(self._study)
         trials = self._trials()
         for run in self.plan.runs:
@@ -205,11 +205,12 @@ def open_storage(url: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> RD
     connect_args = next((options for start, options in CONNECT_ARGS.items() if url.startswith(start)), {})
     options = {"connect_args": connect_args, "pool_pre_ping": True}
     try:
-        with _no_experimental_warning():
+        with no_experimental_warning():
             opened = _patiently(lambda: RDBStorage(url, options, heartbeat_interval=heartbeat, grace_period=grace))
     except (ImportError, ArgumentError) as error:
+        shown = url if isinstance(error, ArgumentError) else make_url(url).render_as_string(hide_password=True)
         raise ValueError(
-            f"--storage {url}: {error}. It is an address such as postgresql://user@host/database; "
+            f"--storage {shown}: {error}. It is an address such as postgresql://user@host/database; "
             "PostgreSQL needs the package psycopg: pip install 'psycopg[binary]'."
         ) from error
     except DATABASE_ERRORS as error:
@@ -250,7 +251,8 @@ def _patiently(action: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def _no_experimental_warning() -> Iterator[None]:
+def no_experimental_warning() -> Iterator[None]:
+    """Optuna calls signs of life experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         yield

@@ -4,6 +4,7 @@ import time
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -32,17 +33,20 @@ def watch(supervisor: Supervisor, console: Console) -> None:
     view = _View(supervisor, console)
     options = {"auto_refresh": console.is_terminal, "refresh_per_second": 4, "transient": True}
     with Live(console=console, get_renderable=view.render, **options):  # type: ignore[arg-type]
-        supervisor.start()
-        while supervisor.workers:
-            try:
-                for news in supervisor.listen(timeout=0.5):
-                    view.note(news)
-            except KeyboardInterrupt:
-                if supervisor.stopping:
-                    supervisor.kill()
-                    raise
-                console.print("Saving the runs under way; Ctrl-C again to end at once.")
-                supervisor.stop()
+        try:
+            supervisor.start()
+            while supervisor.workers:
+                try:
+                    for news in supervisor.listen(timeout=0.5):
+                        view.note(news)
+                except KeyboardInterrupt:
+                    if supervisor.stopping:
+                        raise
+                    console.print("Saving the runs under way; Ctrl-C again to end at once.")
+                    supervisor.stop()
+        except BaseException:  # workers that nobody listens to would go on
+            supervisor.kill()
+            raise
 
 
 class _View:
@@ -56,21 +60,22 @@ class _View:
     def note(self, news: News) -> None:
         self._next_count = 0.0
         if news.name in LINES:
-            self._console.print(LINES[news.name].format(**{"key": news.run.key, **news.details}), highlight=False)
+            details = {name: escape(value) if isinstance(value, str) else value for name, value in news.details.items()}
+            self._console.print(LINES[news.name].format(**{"key": news.run.key, **details}), highlight=False)
 
     def render(self) -> Group:
         self._count()
         everything = Progress(
             TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("runs"), expand=True
         )
-        everything.add_task(f"[bold]{self._plan.name}[/]", total=len(self._plan.runs), completed=self._done)
+        everything.add_task(f"[bold]{escape(self._plan.name)}[/]", total=len(self._plan.runs), completed=self._done)
         workers = Table.grid(padding=(0, 2), expand=True)
         for ratio in (3, 3, 2, 2):
             workers.add_column(ratio=ratio, no_wrap=True)
         for worker in list(self._supervisor.workers):
             run, mean_return = worker.run, worker.mean_return  # this is another thread than the one that changes them
             if run is None:
-                workers.add_row(f"[dim]{worker.why_waiting}[/]")
+                workers.add_row(f"[dim]{escape(worker.why_waiting)}[/]")
                 continue
             bar = Progress(BarColumn(bar_width=None), expand=True)
             bar.add_task("", total=run.steps, completed=worker.step)

@@ -9,6 +9,7 @@ import csv
 import dataclasses
 import io
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,21 @@ import optuna
 import yaml
 from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sb3_span.files import write_text
-from sb3_span.report.references import score_on_the_way
-from sb3_span.study.plan import Plan, get_option, read_plan, replace_options
-from sb3_span.study.queue import open_storage
+from sb3_span.report.references import expert_scores, known_environments, score_on_the_way
+from sb3_span.study.plan import Plan, differences, get_option, read_plan, replace_options
+from sb3_span.study.queue import no_experimental_warning, open_storage
 from sb3_span.study.run import train
 
 # Before it gives up on bad trials, and before TPE begins to learn.
 N_RANDOM = 5
-ERROR = "error"
+ERROR, BASE = "error", "base"
 OVER = (TrialState.COMPLETE, TrialState.PRUNED)
+SEARCH_FILE = "searched.yml"
+SECONDS_BETWEEN_LOOKS = 2.0
 
 
 def run_search(file: Path, folder: Path, n_trials: int) -> None:
@@ -40,26 +44,73 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
     :param folder: Folder for the records and the database
     :param n_trials: Trials for each method, those that were given up on included
     """
+    if n_trials < 1:
+        raise ValueError(f"--trials is {n_trials}; at least 1 is needed. With 5 or fewer all but the first are random.")
     plan = read_plan(file)
     if not plan.search:
         raise ValueError(f"{file} has no key 'search': what to vary, for each method. See zoo_configs/search.")
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_scores(plan, file)
+    _remember(plan, folder)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = open_storage(f"sqlite:///{folder / 'search.db'}")
     console = Console()
     studies = {method: _open(plan, method, storage) for method in plan.search}
     try:
-        while open_methods := [method for method, study in studies.items() if _count(study) < n_trials]:
-            method = min(open_methods, key=lambda name: _count(studies[name]))
+        while method := _next(studies, n_trials):
             objective = _Objective(plan, method, folder)
             studies[method].optimize(objective, n_trials=1, catch=(Exception,))
             _write(studies, folder)
             _print(method, studies[method], console)
+        _write(studies, folder)
     finally:
         storage.remove_session()
         storage.engine.dispose()
     console.print(_table(studies))
     console.print(f"Written: {folder / 'trials.csv'}, {folder / 'best.yml'}")
+
+
+def _check_scores(plan: Plan, file: Path) -> None:
+    envs = {run.env for run in plan.runs}
+    unknown = sorted(envs - set(expert_scores()))
+    if unknown and len(envs) > 1:
+        raise ValueError(
+            f"{file}: a trial's score is the mean over environments, and returns of {', '.join(unknown)} cannot be put on the "
+            f"scale of the others, for lack of an expert's score. Search one such environment at a time, or take some of "
+            f"{known_environments()}."
+        )
+
+
+def _remember(plan: Plan, folder: Path) -> None:
+    """Keep what is searched in the folder, and refuse another search there: scores of the two could not be compared."""
+    known = folder / SEARCH_FILE
+    if known.exists():
+        for option, was, is_now in differences(read_plan(known).resolved, plan.resolved):
+            raise ValueError(
+                f"{option} is {is_now!r}, but the search was started with {was!r} ({known}). "
+                "Put it back, or give another --folder."
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(known, yaml.safe_dump(plan.resolved, sort_keys=False))
+
+
+def _next(studies: dict[str, optuna.Study], n_trials: int) -> str | None:
+    """
+    :return: The method whose turn it is; None when every method has had its trials, those of other processes included
+    """
+    while True:
+        trials = {}
+        for method, study in studies.items():
+            with no_experimental_warning():
+                optuna.storages.fail_stale_trials(study)
+            trials[method] = study.get_trials(deepcopy=False)
+        taken = {
+            method: sum(_counts(trial) or trial.state == TrialState.RUNNING for trial in trials[method]) for method in trials
+        }
+        if min(taken.values()) < n_trials:
+            return min(taken, key=taken.__getitem__)
+        if not any(trial.state == TrialState.RUNNING for own in trials.values() for trial in own):
+            return None
+        time.sleep(SECONDS_BETWEEN_LOOKS)  # the last trials are under way in other processes
 
 
 class _Objective:
@@ -71,18 +122,25 @@ class _Objective:
         self._folder = folder
 
     def __call__(self, trial: optuna.Trial) -> float:
+        try:
+            return self._score(trial)
+        except optuna.TrialPruned:
+            raise
+        except Exception as error:  # settings with which training breaks are an answer too
+            trial.set_user_attr(ERROR, f"{type(error).__name__}: {error}")
+            raise
+
+    def _score(self, trial: optuna.Trial) -> float:
         options = {name: _suggest(trial, name, values) for name, values in self._space.items()}
         scores: list[float] = []
         for run in sorted(self._runs, key=lambda run: run.seed):
             of_trial = dataclasses.replace(
                 run, hyperparams=replace_options(run.hyperparams, options), cell={"trial": trial.number}, base={"trial": None}
             )
-            try:
-                record = train(of_trial, self._folder / "runs" / of_trial.key)
-            except Exception as error:  # settings with which training breaks are an answer too
-                trial.set_user_attr(ERROR, f"{run.env}, seed {run.seed}: {error!r}")
-                raise
+            record = train(of_trial, self._folder / "runs" / of_trial.key)
             scores.append(score_on_the_way(run.env, record.returns.mean(axis=1)))
+            if not math.isfinite(scores[-1]):
+                raise ValueError(f"{of_trial.key} has returns that are not finite")
             trial.report(float(np.mean(scores)), len(scores))
             if len(scores) < len(self._runs) and trial.should_prune():
                 raise optuna.TrialPruned
@@ -106,10 +164,12 @@ def _open(plan: Plan, method: str, storage: optuna.storages.RDBStorage) -> optun
         # Not before every environment has been seen: one alone says little about the others.
         pruner=optuna.pruners.MedianPruner(n_startup_trials=N_RANDOM, n_warmup_steps=len({run.env for run in plan.runs})),
     )
-    if not study.trials:  # the settings that the file starts from come first
+    # The settings that the file starts from come first, and again when they were interrupted.
+    if not any(BASE in trial.user_attrs and (_counts(trial) or not trial.state.is_finished()) for trial in study.trials):
         run = next(run for run in plan.runs if run.method == method)
         base = {option: get_option(run.hyperparams, option) for option in plan.search[method]}
-        study.enqueue_trial({option: value for option, value in base.items() if _allows(plan.search[method][option], value)})
+        allowed = {option: value for option, value in base.items() if _allows(plan.search[method][option], value)}
+        study.enqueue_trial(allowed, user_attrs={BASE: True})
     return study
 
 
@@ -119,8 +179,9 @@ def _allows(values: Any, value: Any) -> bool:
     return isinstance(value, int | float) and values["low"] <= value <= values["high"]
 
 
-def _count(study: optuna.Study) -> int:
-    return sum(trial.state in OVER or ERROR in trial.user_attrs for trial in study.trials)
+def _counts(trial: FrozenTrial) -> bool:
+    """Whether it is one of the method's trials. One that was interrupted is not."""
+    return trial.state in OVER or ERROR in trial.user_attrs
 
 
 def _best(study: optuna.Study, n: int) -> list[FrozenTrial]:
@@ -152,7 +213,7 @@ def _print(method: str, study: optuna.Study, console: Console) -> None:
     value = "given up on" if trial.state == TrialState.PRUNED else trial.user_attrs.get(ERROR, "")
     if trial.state == TrialState.COMPLETE:
         value = f"{trial.value:.3f}"
-    console.print(f"{method} {trial.number}: {value}  {_describe(trial)}", highlight=False)
+    console.print(f"{method} {trial.number}: {escape(value)}  {_describe(trial)}", highlight=False)
 
 
 def _table(studies: dict[str, optuna.Study]) -> Table:

@@ -4,11 +4,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import load_from_zip_file
 
 from sb3_span.policies.registry import supported_algorithms
-from sb3_span.viewing.environments import find_env_id
+from sb3_span.trained import find_env_id, find_model
+from sb3_span.viewing.environments import env_id_in
 
 # Where the agents that come with a clone of the repository are.
 AGENTS = Path("examples/agents")
@@ -16,12 +18,13 @@ AGENTS = Path("examples/agents")
 
 def find_agent(name: str) -> Path:
     """
-    :param name: A file, or the short name of an agent in ``examples/agents``, such as ``cartpole``
+    :param name: A file, the folder of a study's run or of the RL Zoo, or the short name of an agent in ``examples/agents``,
+        such as ``cartpole``
     :return: The file
     """
     path = Path(name)
-    if path.is_file():
-        return path
+    if path.exists():
+        return find_model(path)
     agents = {file.stem.rpartition("-v")[0].lower(): file for file in sorted(AGENTS.glob("*.zip"))}
     if name.lower() in agents:
         return agents[name.lower()]
@@ -31,12 +34,12 @@ def find_agent(name: str) -> Path:
 
 def env_id_of(path: Path) -> str | None:
     """
-    The environment that a file was trained on, as far as its name tells: ``CartPole-v1.zip``, or any file in a folder of the
-    RL Zoo, such as ``CartPole-v1_2/best_model.zip``.
+    The environment that a file was trained on, as far as the folder of its run or its name tells: ``CartPole-v1.zip``, or
+    any file in a folder of the RL Zoo, such as ``CartPole-v1_2/best_model.zip``.
 
     :param path: A model's file
     """
-    return find_env_id(path.stem) or find_env_id(path.absolute().parent.name)
+    return find_env_id(path) or env_id_in(path.stem) or env_id_in(path.absolute().parent.name)
 
 
 def load_agent(path: Path) -> BaseAlgorithm:
@@ -61,6 +64,17 @@ def load_agent(path: Path) -> BaseAlgorithm:
         known = list(supported_algorithms())
         raise ValueError(f"{path} has the policy {policy_class.__name__}, which is of none of the algorithms {known}.")
     return min(algorithms, key=lambda algorithm: _strangeness(algorithm, data)).load(path, device="cpu")
+
+
+def check_spaces(model: BaseAlgorithm, space: spaces.Space, env_id: str) -> None:
+    """
+    :param space: What the environment gives to observe
+    """
+    if sorted(space.shape or ()) != sorted(model.observation_space.shape or ()):  # images may have their channels first
+        raise ValueError(
+            f"The agent observes {model.observation_space}, and {env_id} gives {space}. Name the environment that it was "
+            "trained on."
+        )
 
 
 def _strangeness(algorithm: type[BaseAlgorithm], data: dict[str, Any]) -> tuple[bool, int, int]:

@@ -1,25 +1,42 @@
 """Environments by their id, and the names of what is observed and done in them."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 
 def make_env(env_id: str, **kwargs: Any) -> gym.Env:
     """``gym.make``, for which an environment that is unknown or not installed is a user's mistake."""
     try:
         return gym.make(env_id, **kwargs)
-    except gym.error.Error as error:
+    except (gym.error.Error, ImportError) as error:
         raise ValueError(
             f"There is no environment {env_id!r}: {error} Check the id, install what it needs, "
             "or write module:id so that the module which registers it is imported first."
         ) from error
 
 
-def find_env_id(text: str) -> str | None:
+def make_envs(env_id: str, n_envs: int, seed: int, vecnormalize: Path | None) -> VecEnv:
+    """
+    :param env_id: The environment
+    :param n_envs: How many of them
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one: observations are normalised, rewards are not
+    """
+    env = make_vec_env(lambda: make_env(env_id), n_envs=n_envs, seed=seed)
+    if vecnormalize is None:
+        return env
+    normalised = VecNormalize.load(str(vecnormalize), env)
+    normalised.training = normalised.norm_reward = False
+    return normalised
+
+
+def env_id_in(text: str) -> str | None:
     """
     :param text: The name of a file or a folder, such as the RL Zoo's ``CartPole-v1_2``
     :return: The registered environment that it begins with; None if there is none

@@ -10,11 +10,11 @@ import torch as th
 from gymnasium import spaces
 from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_span.policies.budget import count_parameters
-from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
-from sb3_span.viewing.environments import action_names, make_env, observation_names
+from sb3_span.trained import find_vecnormalize
+from sb3_span.viewing.agents import check_spaces, env_id_of, find_agent, load_agent
+from sb3_span.viewing.environments import action_names, make_envs, observation_names
 from sb3_span.viewing.figure import draw
 from sb3_span.viewing.networks import Network, find_networks
 from sb3_span.viewing.slices import Slice, actions, cut, values
@@ -36,6 +36,7 @@ def plot(
     dims: Sequence[str] | None = None,
     observations: np.ndarray | None = None,
     n_modes: int = 3,
+    vecnormalize: Path | None = None,
 ) -> Figure:
     """
     Draw what an agent has learned: the splines of its strongest modes, W_pre, and slices through policy and value.
@@ -50,6 +51,7 @@ def plot(
     :param dims: Names of the two numbers to slice along; None for the most influential ones
     :param observations: States to look at, shape (B, D); None to play some episodes in the environment
     :param n_modes: Number of modes to draw
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one. The picture then has normalised observations
     :return: The figure, to show or to save
     """
     networks = find_networks(model.policy)
@@ -64,7 +66,7 @@ def plot(
         raise ValueError(f"The number of modes to draw is {n_modes}; it must be at least 1. Try 3.")
     names = _observation_names(model, env_id, names)
     if observations is None:
-        observations = _visited(model, env_id) if env_id is not None else _drawn(model)
+        observations = _visited(model, env_id, vecnormalize) if env_id is not None else _drawn(model)
 
     model.policy.set_training_mode(False)
     inputs = _inputs(model, networks, observations)
@@ -74,6 +76,7 @@ def plot(
     chosen = next(each for each in networks if each.role == (network or roles[0]))
     doing = action_names(model.action_space, env_id)
     where = f" on {env_id}" if env_id else ""
+    where += ", observations normalised" if vecnormalize else ""
     return draw(
         title=f"{type(model).__name__}{where}: {count_parameters(model.policy):,} parameters",
         network=chosen,
@@ -88,13 +91,16 @@ def plot(
     )
 
 
-def plot_file(name: str, env_id: str | None = None, output: Path | None = None, **options: Any) -> None:
+def plot_file(
+    name: str, env_id: str | None = None, output: Path | None = None, vecnormalize: Path | None = None, **options: Any
+) -> None:
     """
     Draw a saved agent into a file, and print what is wrong with it.
 
-    :param name: A model's file, or the short name of an agent in ``examples/agents``
-    :param env_id: Its environment; None where the file's name tells, ``"none"`` to draw without one
+    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param env_id: Its environment; None where the folder or the file's name tells, ``"none"`` to draw without one
     :param output: The picture; by default a PNG with the model's name, in the current folder
+    :param vecnormalize: VecNormalize's file; None takes the one that lies in the folder of the run
     :param options: As for :func:`plot`
     """
     path = find_agent(name)
@@ -103,7 +109,7 @@ def plot_file(name: str, env_id: str | None = None, output: Path | None = None, 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", NetworkWarning)
-        figure = plot(load_agent(path), env_id, **options)
+        figure = plot(load_agent(path), env_id, vecnormalize=vecnormalize or find_vecnormalize(path), **options)
     for warning in caught:
         print(f"Warning: {warning.message}")
     if env_id is None:
@@ -122,13 +128,9 @@ def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence
     return known if names is None else list(names)
 
 
-def _visited(model: BaseAlgorithm, env_id: str) -> np.ndarray:
-    env = make_vec_env(lambda: make_env(env_id), n_envs=EPISODES, seed=SEED)
-    if env.observation_space.shape != model.observation_space.shape:
-        raise ValueError(
-            f"The agent observes {model.observation_space}, and {env_id} gives {env.observation_space}. Name the environment "
-            "that it was trained on, or none."
-        )
+def _visited(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None) -> np.ndarray:
+    env = make_envs(env_id, EPISODES, SEED, vecnormalize)
+    check_spaces(model, env.observation_space, env_id)
     observation: Any = env.reset()  # an array: only vectors are drawn
     state, start = None, np.ones(EPISODES, dtype=bool)
     states = []

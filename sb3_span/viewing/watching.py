@@ -8,65 +8,70 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
-from sb3_span.viewing.environments import make_env
+from sb3_span.trained import find_vecnormalize, load_vecnormalize
+from sb3_span.viewing.agents import check_spaces, env_id_of, find_agent, load_agent
+from sb3_span.viewing.environments import make_env, make_envs
 
 SEED = 2000  # no agent was trained with it
 GIF_WIDTH = 320
 GIF_FPS = 25
 
 
-def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED) -> Iterator[np.ndarray]:
+def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Path | None = None) -> Iterator[np.ndarray]:
     """
     One deterministic episode.
 
     :param model: The agent
     :param env: The environment
     :param seed: Seed of the episode
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: The observations, each as soon as the environment gives it
     """
+    seen = load_vecnormalize(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
     observation, _ = env.reset(seed=seed)
+    check_spaces(model, env.observation_space, env.spec.id if env.spec else "the environment")
     state, start = None, np.ones(1, dtype=bool)
     done = False
     while not done:
         yield observation
-        action, state = model.predict(observation, state=state, episode_start=start, deterministic=True)
+        action, state = model.predict(seen(observation), state=state, episode_start=start, deterministic=True)
         observation, _, terminated, truncated, _ = env.step(action)
         done, start = terminated or truncated, np.zeros(1, dtype=bool)
 
 
-def returns(model: BaseAlgorithm, env_id: str, episodes: int = 20) -> list[float]:
+def returns(model: BaseAlgorithm, env_id: str, episodes: int = 20, vecnormalize: Path | None = None) -> list[float]:
     """
     :param model: The agent
     :param env_id: The environment
     :param episodes: How many to play, deterministically and with the same seeds each time
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: The return of each episode
     """
-    env = make_vec_env(lambda: make_env(env_id), seed=SEED)
+    env = make_envs(env_id, 1, SEED, vecnormalize)
     rewards, _ = evaluate_policy(model, env, n_eval_episodes=episodes, deterministic=True, return_episode_rewards=True)
     env.close()
     assert isinstance(rewards, list)
     return rewards
 
 
-def show(model: BaseAlgorithm, env_id: str) -> None:
-    """An episode in a window, at the environment's own pace."""
+def show(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None = None) -> None:
+    """An episode in a window, at the environment's own pace. For the parameters see :func:`returns`."""
     env = make_env(env_id, render_mode="human")
-    for _ in play(model, env):
+    for _ in play(model, env, vecnormalize=vecnormalize):
         pass  # the environment draws as it steps
     env.close()
 
 
-def save_gif(model: BaseAlgorithm, env_id: str, path: Path) -> int:
+def save_gif(model: BaseAlgorithm, env_id: str, path: Path, vecnormalize: Path | None = None) -> int:
     """
     An episode as an animated GIF, which needs no screen.
 
     :param model: The agent
     :param env_id: The environment
     :param path: Where the GIF goes
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: Number of frames
     """
     from PIL import Image
@@ -76,30 +81,38 @@ def save_gif(model: BaseAlgorithm, env_id: str, path: Path) -> int:
     every = max(1, round(fps / GIF_FPS))
     frames = []
     try:
-        for i, _ in enumerate(play(model, env)):
+        for i, _ in enumerate(play(model, env, vecnormalize=vecnormalize)):
             if i % every == 0:
-                frame = Image.fromarray(np.asarray(env.render()))
+                frame = Image.fromarray(_render(env, env_id))
                 frames.append(frame.resize((GIF_WIDTH, round(GIF_WIDTH * frame.height / frame.width))).quantize(64))
-    except Exception as error:
-        # Drivers of all kinds raise errors of all kinds.
-        raise ValueError(
-            f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
-            "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
-        ) from error
     finally:
         env.close()
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=round(1000 * every / fps), loop=0, optimize=True)
     return len(frames)
 
 
-def watch(name: str, env_id: str | None = None, gif: Path | None = None, episodes: int = 20) -> None:
+def _render(env: gym.Env, env_id: str) -> np.ndarray:
+    try:
+        return np.asarray(env.render())
+    except Exception as error:
+        # Drivers of all kinds raise errors of all kinds.
+        raise ValueError(
+            f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
+            "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
+        ) from error
+
+
+def watch(
+    name: str, env_id: str | None = None, gif: Path | None = None, episodes: int = 20, vecnormalize: Path | None = None
+) -> None:
     """
     Show an episode of an agent, and print its return over several.
 
-    :param name: A model's file, or the short name of an agent in ``examples/agents``
-    :param env_id: The environment; None where the file's name tells
+    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param env_id: The environment; None where the folder or the file's name tells
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
+    :param vecnormalize: VecNormalize's file; None takes the one that lies in the folder of the run
     """
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it must be at least 1. Try 20.")
@@ -107,14 +120,14 @@ def watch(name: str, env_id: str | None = None, gif: Path | None = None, episode
     env_id = env_id or env_id_of(path)
     if env_id is None:
         raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
-    model = load_agent(path)
+    model, vecnormalize = load_agent(path), vecnormalize or find_vecnormalize(path)
     if gif is not None:
-        print(f"{save_gif(model, env_id, gif)} frames written to {gif}")
+        print(f"{save_gif(model, env_id, gif, vecnormalize)} frames written to {gif}")
     elif _has_screen():
-        show(model, env_id)
+        show(model, env_id, vecnormalize)
     else:
         print("There is no screen here; --gif FILE draws without one.")
-    scores = returns(model, env_id, episodes)
+    scores = returns(model, env_id, episodes, vecnormalize)
     print(f"{env_id}: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes")
 
 

@@ -261,6 +261,34 @@ def test_gathering_from_several_machines(tmp_path, capsys):
     assert_complete(together, *runs)
 
 
+def test_gathering_a_study_that_has_grown(tmp_path, capsys):
+    """In whichever order its folders are named; folders of another study are refused before anything is copied."""
+    runs = [ppo_run(200, seed=seed) for seed in range(2)]
+    for name, own in (("small", runs[:1]), ("grown", runs), ("other", [ppo_run(200, seed=0, n_epochs=9)])):
+        folder = tmp_path / name
+        (folder / "runs").mkdir(parents=True)
+        (folder / "study.yml").write_text(yaml.safe_dump(make_plan(*own).resolved))
+    train(runs[1], tmp_path / "grown" / "runs" / runs[1].key)
+    for i, names in enumerate((["small", "grown"], ["grown", "small"])):
+        main(["study", "gather", *(str(tmp_path / name) for name in names), "--folder", str(tmp_path / f"together{i}")])
+        assert "1 runs gathered" in capsys.readouterr().out
+        main(["study", "gather", str(tmp_path / "small"), "--folder", str(tmp_path / f"together{i}")])
+    with pytest.raises(SystemExit, match=r"other and .*grown are not folders of the same study"):
+        main(["study", "gather", str(tmp_path / "grown"), str(tmp_path / "other"), "--folder", str(tmp_path / "mixed")])
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_errors_with_brackets(tmp_path, capsys):
+    """What looks like markup is printed as it is."""
+    run = ppo_run(200)
+    (tmp_path / "study.yml").write_text(yaml.safe_dump(make_plan(run).resolved))
+    with Queue(make_plan(run), f"sqlite:///{tmp_path / 'study.db'}") as queue:
+        queue.refill()
+        queue.fail(queue.claim().trial_id, "[enforce fail at a.cpp:1] bad [/tmp/x]")
+    main(["study", "status", "--folder", str(tmp_path)])
+    assert "[enforce fail at a.cpp:1] bad [/tmp/x]" in capsys.readouterr().out
+
+
 def test_status(tmp_path, capsys):
     runs = [ppo_run(400, seed=seed) for seed in range(2)]
     (tmp_path / "study.yml").write_text(yaml.safe_dump(make_plan(*runs).resolved))

@@ -85,6 +85,16 @@ def test_one_factor_at_a_time(read):
     assert (arch["nmodes"], arch["degree"]) == (3, 1)
 
 
+def test_options_with_the_same_last_word(read):
+    arch = {"pi": {"nmodes": 2}, "vf": {"nmodes": 2}}
+    methods = {"span": {**SPAN_ONLY["methods"]["span"], "overrides": {"policy_kwargs.span_arch": arch}}}
+    plan = read(
+        {**SPAN_ONLY, "methods": methods, "grid": {"span_arch.pi.nmodes": [3], "span_arch.vf.nmodes": [3], "n_epochs": [9]}}
+    )
+    names = ["", "pi.nmodes=3__", "vf.nmodes=3__", "n_epochs=9__"]
+    assert [run.key for run in plan.runs] == [f"CartPole-v1__span__{name}seed0" for name in names]
+
+
 def test_full_grid(read):
     plan = read({**SPAN_ONLY, "grid": {"span_arch.nmodes": [1, 3], "learning_rate": [0.001, 0.01]}, "design": "full"})
     settings = {
@@ -124,6 +134,12 @@ def test_the_resolved_study_stands_alone(read, tmp_path):
         ({"grid": {"span_arch.nmodes": [1, 3]}}, "method 'mlp' for CartPole-v1 have no 'span_arch' to vary"),
         ({"grid": {"span_arch.nmodes": 3}}, "a list of values is needed"),
         ({"design": "latin"}, "design is 'latin'"),
+        ({"name": None}, "name is None; a word is needed"),
+        ({"environments": {}}, "environments is empty"),
+        ({"methods": {}}, "methods is empty"),
+        ({"seeds": [0, False]}, r"seeds is \[0, False\]"),
+        ({"gym_packages": [5]}, r"gym_packages is \[5\]"),
+        ({"grid": {"n_epochs": [1]}, "search": {"span": {"n_epochs": [1, 2]}}}, "remove 'grid' or 'search'"),
         ({"gym_packages": ["no_such_package"]}, "no_such_package"),
         ({"gym_packages": None}, "gym_packages is None"),
         ({"environments": {"CartPole-v1": {"algo": "ars"}}}, "algo is 'ars'"),

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import math
 
 import numpy as np
+import optuna
 import pytest
 import yaml
 
@@ -87,21 +89,63 @@ def test_bad_trials_are_given_up_on(tmp_path, monkeypatch):
 
 def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
     """Training that breaks is a trial's result; one that was interrupted is not, and is made up for."""
-    outcomes = iter([ValueError("not finite"), KeyboardInterrupt(), None, None])
+    outcomes = iter([KeyboardInterrupt(), ValueError("broke"), math.nan, 100.0, 100.0])
 
     def train(run, folder):
-        if outcome := next(outcomes):
+        outcome = next(outcomes)
+        if isinstance(outcome, BaseException):
             raise outcome
-        return dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 100.0))
+        return dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), outcome))
 
     monkeypatch.setattr(search, "train", train)
     file = write(tmp_path, search={"span": STUDY["search"]["span"]})
     with pytest.raises(KeyboardInterrupt):
-        search.run_search(file, tmp_path / "found", 2)
-    search.run_search(file, tmp_path / "found", 2)
+        search.run_search(file, tmp_path / "found", 3)
+    search.run_search(file, tmp_path / "found", 3)
     found = rows(tmp_path / "found")
-    assert [row["state"] for row in found] == ["fail", "fail", "complete"]
-    assert "not finite" in found[0]["error"] and not found[1]["error"]
+    assert [row["state"] for row in found] == ["fail", "fail", "fail", "complete"]
+    assert not found[0]["error"] and found[1]["error"] == "ValueError: broke" and "not finite" in found[2]["error"]
+    # The file's own settings come first, and were interrupted: they come again.
+    assert found[0]["learning_rate"] == found[1]["learning_rate"] == "0.001" != found[2]["learning_rate"]
+
+
+def test_another_process_has_the_last_trial(tmp_path, monkeypatch):
+    """It is waited for, not made up for: no method gets more trials than the others."""
+    monkeypatch.setattr(search, "train", lambda run, folder: pytest.fail("there was nothing left to do"))
+    file = write(tmp_path, search={"span": STUDY["search"]["span"]})
+    (tmp_path / "found").mkdir()
+    storage = f"sqlite:///{tmp_path / 'found' / 'search.db'}"
+    elsewhere = optuna.create_study(study_name="search-span", storage=storage, direction="maximize")
+    elsewhere.enqueue_trial({"learning_rate": 0.001, "span_arch.nmodes": 2}, user_attrs={search.BASE: True})
+    trial = elsewhere.ask()
+    waited = []
+
+    def finish(seconds):
+        waited.append(seconds)
+        elsewhere.tell(trial, 0.5)
+
+    monkeypatch.setattr("time.sleep", finish)
+    search.run_search(file, tmp_path / "found", 1)
+    assert len(waited) == 1
+    assert [row["state"] for row in rows(tmp_path / "found")] == ["complete"]
+
+
+def test_a_search_that_was_changed(tmp_path, monkeypatch):
+    record = dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 100.0))
+    monkeypatch.setattr(search, "train", lambda run, folder: record)
+    wanted = STUDY["search"]["span"]
+    search.run_search(write(tmp_path, search={"span": wanted}), tmp_path / "found", 1)
+    for change in ({"seeds": [100]}, {"search": {"span": {**wanted, "n_epochs": [1, 2]}}}):
+        with pytest.raises(ValueError, match=r"but the search was started with .*searched.yml\). Put it back"):
+            search.run_search(write(tmp_path, **{"search": {"span": wanted}, **change}), tmp_path / "found", 2)
+
+
+def test_returns_on_different_scales(tmp_path):
+    environments = {env: {"algo": "ppo", "steps": 256} for env in ("CartPole-v1", "Pendulum-v1")}
+    methods = {"span": {"hyperparams": dict.fromkeys(environments, STUDY["methods"]["span"]["hyperparams"]["CartPole-v1"])}}
+    file = write(tmp_path, environments=environments, methods=methods, search={"span": STUDY["search"]["span"]})
+    with pytest.raises(ValueError, match=r"returns of Pendulum-v1 cannot be put on the scale .*'CartPole-v1'"):
+        search.run_search(file, tmp_path / "found", 1)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +157,11 @@ def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
         ({"span": {"learning_rate": {"low": 1, "high": 2, "step": 1}}}, "a list of choices is needed, or a range"),
         ({"span": {"learning_rate": {"low": 2, "high": 1}}}, "goes from 2 to 1; two numbers are needed, the lower one first"),
         ({"span": {"learning_rate": {"low": "1e-4", "high": 1}}}, "two numbers are needed"),
+        ({"span": {"learning_rate": {"low": 0, "high": 1, "log": True}}}, "on a logarithmic scale; it must begin above 0"),
+        (
+            {"span": {"learning_rate": {"low": 1, "high": 2, "log": "yes"}}},
+            "learning_rate.log is 'yes'; allowed are true and false",
+        ),
     ],
 )
 def test_errors_in_the_file(wanted, message, tmp_path):
@@ -123,3 +172,5 @@ def test_errors_in_the_file(wanted, message, tmp_path):
 def test_nothing_to_search(tmp_path):
     with pytest.raises(ValueError, match="has no key 'search'"):
         search.run_search(write(tmp_path, search={}), tmp_path / "found", 1)
+    with pytest.raises(ValueError, match="--trials is 0; at least 1 is needed"):
+        search.run_search(write(tmp_path), tmp_path / "found", 0)

@@ -8,7 +8,7 @@ from sb3_span.viewing.environments import (
     ACTIONS,
     OBSERVATIONS,
     action_names,
-    find_env_id,
+    env_id_in,
     make_env,
     observation_names,
 )
@@ -46,7 +46,7 @@ def test_unknown_and_changed_environments_are_numbered():
     [("CartPole-v1", "CartPole-v1"), ("CartPole-v1_12", "CartPole-v1"), ("best_model", None), ("Unheard-v3", None)],
 )
 def test_ids_in_file_names(text, env_id):
-    assert find_env_id(text) == env_id
+    assert env_id_in(text) == env_id
 
 
 def test_errors():

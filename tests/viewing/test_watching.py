@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
 from sb3_span.policies.budget import count_parameters
 from sb3_span.viewing import load_agent, returns
 from sb3_span.viewing.agents import AGENTS, env_id_of
+from sb3_span.viewing.environments import make_env
+from sb3_span.viewing.plotting import _visited
+from sb3_span.viewing.watching import play
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +62,39 @@ def test_window(model, tmp_path, monkeypatch):
     assert len(shown) > 5
 
 
+def test_normalised_observations(tmp_path, capsys, monkeypatch):
+    """An agent that was trained on normalised observations gets them here too, from the file in its run's folder."""
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    env = VecNormalize(make_vec_env("CartPole-v1", seed=0))
+    model = PPO("SPANPolicy", env, n_steps=256, seed=0, device="cpu").learn(256)
+    env.obs_rms.mean += 0.5  # which no observation of the environment is anywhere near
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text('{"env": "CartPole-v1"}')
+    model.save(run / "model.zip")
+    env.save(run / "vecnormalize.pkl")
+    main(["watch", str(run), "--episodes", "5"])
+    env.training = env.norm_reward = False
+    env.seed(2000)
+    expected, _ = evaluate_policy(model, env, n_eval_episodes=5, return_episode_rewards=True)
+    assert f"CartPole-v1: return {np.mean(expected):.1f} ± {np.std(expected):.1f} over 5" in capsys.readouterr().out
+    assert returns(model, "CartPole-v1", 5) != expected
+    played = [len(list(play(model, make_env("CartPole-v1"), vecnormalize=file))) for file in (run / "vecnormalize.pkl", None)]
+    assert played[0] == expected[0] != played[1]
+    # A picture has the states as the network gets them.
+    main(["plot", str(run), "--output", str(tmp_path / "picture.png")])
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+    assert abs(_visited(model, "CartPole-v1", run / "vecnormalize.pkl").mean()) > abs(
+        _visited(model, "CartPole-v1", None).mean()
+    )
+
+
 def test_errors(model, tmp_path):
+    with pytest.raises(SystemExit, match=r"The agent observes .*and Acrobot-v1 gives .*Name the environment"):
+        main(["watch", str(tmp_path / "model.zip"), "--env", "Acrobot-v1", "--gif", str(tmp_path / "agent.gif")])
+    with pytest.raises(SystemExit, match="There is no environment 'nowhere:Foo-v0': No module named 'nowhere'"):
+        main(["watch", str(tmp_path / "model.zip"), "--env", "nowhere:Foo-v0"])
     with pytest.raises(SystemExit, match=r"sb3-span watch: The name of .*model.zip does not tell the environment"):
         main(["watch", str(tmp_path / "model.zip")])
     with pytest.raises(SystemExit, match="--episodes is 0; it must be at least 1"):
