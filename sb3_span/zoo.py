@@ -8,6 +8,7 @@ the policy. Importing this module makes them draw ``span_arch`` when the search 
 alone when it is not. ``import sb3_span`` does so by itself when the Zoo is loaded already, as it is in ``rl_zoo3.train``.
 """
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,20 +42,22 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any
         known = [name for name, entry in entries.items() if "policy_kwargs" in entry]
         raise ValueError(f"{hyperparams} has no entry for {env_id!r}; it has {known}.")
     entry = {**entries[env_id], **overrides}
-    del entry["n_timesteps"]
-    only_zoo = [name for name in ("normalize", "env_wrapper", "vec_env_wrapper") if entry.pop(name, False)]
+    algorithm = SAC if "buffer_size" in entry else PPO
+    policy, n_envs = entry.pop("policy"), entry.pop("n_envs", 1)
+    entry.pop("n_timesteps", None)
+    if not entry.get("normalize"):
+        entry.pop("normalize", None)
+    only_zoo = [name for name in entry if name not in inspect.signature(algorithm).parameters]
     only_zoo += ["policy_kwargs"] if isinstance(entry.get("policy_kwargs"), str) else []
     if only_zoo:
         raise ValueError(
             f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which only the RL Zoo knows how to use. Train it with "
             f"python -m rl_zoo3.train --algo ... --env {env_id} --conf {hyperparams}"
         )
-    algorithm = SAC if "buffer_size" in entry else PPO
     rate = entry.get("learning_rate")
-    if isinstance(rate, str):  # the Zoo's "lin_0.001": from there to zero
+    if isinstance(rate, str) and rate.startswith("lin_"):  # the Zoo's "lin_0.001": from there to zero
         entry["learning_rate"] = LinearSchedule(float(rate.removeprefix("lin_")), 0.0, 1.0)
-    policy = entry.pop("policy")
-    env = make_vec_env(env_id, n_envs=entry.pop("n_envs", 1), seed=seed)
+    env = make_vec_env(env_id, n_envs=n_envs, seed=seed)
     return algorithm(get_class_by_name(policy) if "." in policy else policy, env, seed=seed, device="cpu", **entry)
 
 
