@@ -14,7 +14,12 @@ from sb3_span.study.records import Record, read_record, run_folders
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "results"
 PALETTE = plt.get_cmap("viridis")
-METHODS = {"mlp": ("MLP", "#c8553d"), "mlp-fast": ("MLP at 3e-3", "#e0a458"), "span": ("SPAN", "#1b6ca8")}
+METHODS = {
+    "mlp": ("MLP", "#c8553d"),
+    "mlp-fast": ("MLP at 3e-3", "#e0a458"),
+    "mlp-64": ("SB3's MLP, 64 and 64", "#6a737d"),
+    "span": ("SPAN", "#1b6ca8"),
+}
 
 
 def draw_basis(axes: plt.Axes, values: th.Tensor, title: str) -> None:
