@@ -9,6 +9,7 @@ import torch as th
 from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
 from sb3_span.report.load import load_study
+from sb3_span.report.references import random_scores
 from sb3_span.study.records import Record, read_record, run_folders
 
 IMAGES = Path(__file__).parent / "images"
@@ -117,6 +118,9 @@ def draw_methods(path: Path, name: str) -> None:
                 ax.plot(run.steps / 1000, run.means, color=color, linewidth=0.7, alpha=0.35)
             mean = sum(run.means for run in runs) / len(runs)
             ax.plot(runs[0].steps / 1000, mean, color=color, linewidth=2.2, label=label)
+        if solved is not None and env in random_scores():  # the depths of the first evaluations are not what matters
+            low = random_scores()[env]
+            ax.set_ylim(bottom=max(ax.get_ylim()[0], low - (solved - low) / 2))
         ax.set_title(f"{env}, {len(runs)} seeds", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel("thousand steps")
