@@ -127,9 +127,7 @@ def test_what_only_the_zoo_can_build_is_left_to_it(tmp_path):
     conf = tmp_path / "conf.yml"
     entry = "n_timesteps: 100, policy: MlpPolicy"
     conf.write_text(f"CartPole-v1: {{{entry}, normalize: true, frame_stack: 2, policy_kwargs: 'dict(net_arch=[4])'}}")
-    with pytest.raises(
-        ValueError, match=r"has normalize, frame_stack, policy_kwargs for CartPole-v1.*rl_zoo3.train"
-    ):
+    with pytest.raises(ValueError, match=r"has normalize, frame_stack, policy_kwargs for CartPole-v1.*rl_zoo3.train"):
         make_agent(conf, "CartPole-v1", seed=0)
     conf.write_text(f"CartPole-v1: {{{entry}, normalize: false, policy_kwargs: {{net_arch: [4]}}}}")
     assert make_agent(conf, "CartPole-v1", seed=0).policy.net_arch == [4]
