@@ -3,7 +3,8 @@
  * setup() and loop() are what Arduino, ESP32 and the like call. What depends on the board is behind board.h; for a start there is
  * a simulated one, which runs on any computer. In the repository's root, after the export:
  *
- *   cc -std=c99 -I cartpole examples/microcontroller/*.c cartpole/policy.c -lm -o controller && ./controller
+ *   cd examples/microcontroller
+ *   cc -std=c99 -I ../../cartpole controller.c board_simulated.c ../../cartpole/policy.c -lm -o controller && ./controller
  */
 #include "board.h"
 #include "policy.h"
