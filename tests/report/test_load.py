@@ -64,7 +64,8 @@ def test_failed_runs_are_listed_with_their_error(folder):
 
 
 def test_a_plan_that_cannot_be_read_does_not_hide_the_records(folder):
-    (folder / "study.yml").write_text("environments: {Nowhere-v0: {algo: ppo}}\nmethods: {span: {hyperparams: {}}}\nseeds: 1\n")
+    plan = "environments: {Nowhere-v0: {algo: ppo}}\nmethods: {span: {hyperparams: {}}}\nseeds: 1\n"
+    (folder / "study.yml").write_text(plan)
     study = load_study(folder)
     assert len(study.runs) == 24
     assert "The plan could not be read" in study.remarks[0] and "Nowhere-v0" in study.remarks[0]
