@@ -127,7 +127,7 @@ class _Objective:
         except optuna.TrialPruned:
             raise
         except Exception as error:  # settings with which training breaks are an answer too
-            trial.set_user_attr(ERROR, f"{type(error).__name__}: {error}")
+            trial.set_user_attr(ERROR, str(error))
             raise
 
     def _score(self, trial: optuna.Trial) -> float:
@@ -137,7 +137,10 @@ class _Objective:
             of_trial = dataclasses.replace(
                 run, hyperparams=replace_options(run.hyperparams, options), cell={"trial": trial.number}, base={"trial": None}
             )
-            record = train(of_trial, self._folder / "runs" / of_trial.key)
+            try:
+                record = train(of_trial, self._folder / "runs" / of_trial.key)
+            except Exception as error:
+                raise RuntimeError(f"{of_trial.key}: {error!r}") from error
             scores.append(score_on_the_way(run.env, record.returns.mean(axis=1)))
             if not math.isfinite(scores[-1]):
                 raise ValueError(f"{of_trial.key} has returns that are not finite")

@@ -4,7 +4,6 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import load_from_zip_file
 
@@ -64,17 +63,6 @@ def load_agent(path: Path) -> BaseAlgorithm:
         known = list(supported_algorithms())
         raise ValueError(f"{path} has the policy {policy_class.__name__}, which is of none of the algorithms {known}.")
     return min(algorithms, key=lambda algorithm: _strangeness(algorithm, data)).load(path, device="cpu")
-
-
-def check_spaces(model: BaseAlgorithm, space: spaces.Space, env_id: str) -> None:
-    """
-    :param space: What the environment gives to observe
-    """
-    if sorted(space.shape or ()) != sorted(model.observation_space.shape or ()):  # images may have their channels first
-        raise ValueError(
-            f"The agent observes {model.observation_space}, and {env_id} gives {space}. Name the environment that it was "
-            "trained on."
-        )
 
 
 def _strangeness(algorithm: type[BaseAlgorithm], data: dict[str, Any]) -> tuple[bool, int, int]:

@@ -7,8 +7,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import VecEnv
+
+from sb3_span.trained import load_vecnormalize
 
 
 def make_env(env_id: str, **kwargs: Any) -> gym.Env:
@@ -22,18 +25,32 @@ def make_env(env_id: str, **kwargs: Any) -> gym.Env:
         ) from error
 
 
-def make_envs(env_id: str, n_envs: int, seed: int, vecnormalize: Path | None) -> VecEnv:
+def make_envs(model: BaseAlgorithm, env_id: str, n_envs: int, seed: int, vecnormalize: Path | None) -> VecEnv:
     """
+    :param model: The agent that is to act in them
     :param env_id: The environment
     :param n_envs: How many of them
     :param vecnormalize: VecNormalize's file, if the agent was trained with one: observations are normalised, rewards are not
     """
     env = make_vec_env(lambda: make_env(env_id), n_envs=n_envs, seed=seed)
+    check_spaces(model, env.observation_space, env_id)
     if vecnormalize is None:
         return env
-    normalised = VecNormalize.load(str(vecnormalize), env)
+    normalised = load_vecnormalize(vecnormalize)
+    normalised.set_venv(env)
     normalised.training = normalised.norm_reward = False
     return normalised
+
+
+def check_spaces(model: BaseAlgorithm, space: spaces.Space, env_id: str) -> None:
+    """
+    :param space: What the environment gives to observe
+    """
+    if sorted(space.shape or ()) != sorted(model.observation_space.shape or ()):  # images may have their channels first
+        raise ValueError(
+            f"The agent observes {model.observation_space}, and {env_id} gives {space}. Name the environment that it was "
+            "trained on."
+        )
 
 
 def env_id_in(text: str) -> str | None:

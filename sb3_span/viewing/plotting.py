@@ -13,7 +13,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_span.policies.budget import count_parameters
 from sb3_span.trained import find_vecnormalize
-from sb3_span.viewing.agents import check_spaces, env_id_of, find_agent, load_agent
+from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
 from sb3_span.viewing.environments import action_names, make_envs, observation_names
 from sb3_span.viewing.figure import draw
 from sb3_span.viewing.networks import Network, find_networks
@@ -129,8 +129,7 @@ def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence
 
 
 def _visited(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None) -> np.ndarray:
-    env = make_envs(env_id, EPISODES, SEED, vecnormalize)
-    check_spaces(model, env.observation_space, env_id)
+    env = make_envs(model, env_id, EPISODES, SEED, vecnormalize)
     observation: Any = env.reset()  # an array: only vectors are drawn
     state, start = None, np.ones(EPISODES, dtype=bool)
     states = []

@@ -11,8 +11,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.trained import find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import check_spaces, env_id_of, find_agent, load_agent
-from sb3_span.viewing.environments import make_env, make_envs
+from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
+from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
 SEED = 2000  # no agent was trained with it
 GIF_WIDTH = 320
@@ -49,7 +49,7 @@ def returns(model: BaseAlgorithm, env_id: str, episodes: int = 20, vecnormalize:
     :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: The return of each episode
     """
-    env = make_envs(env_id, 1, SEED, vecnormalize)
+    env = make_envs(model, env_id, 1, SEED, vecnormalize)
     rewards, _ = evaluate_policy(model, env, n_eval_episodes=episodes, deterministic=True, return_episode_rewards=True)
     env.close()
     assert isinstance(rewards, list)

@@ -104,7 +104,7 @@ def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
     search.run_search(file, tmp_path / "found", 3)
     found = rows(tmp_path / "found")
     assert [row["state"] for row in found] == ["fail", "fail", "fail", "complete"]
-    assert not found[0]["error"] and found[1]["error"] == "ValueError: broke" and "not finite" in found[2]["error"]
+    assert not found[0]["error"] and "seed100: ValueError('broke')" in found[1]["error"] and "not finite" in found[2]["error"]
     # The file's own settings come first, and were interrupted: they come again.
     assert found[0]["learning_rate"] == found[1]["learning_rate"] == "0.001" != found[2]["learning_rate"]
 

@@ -82,6 +82,10 @@ def test_normalised_observations(tmp_path, capsys, monkeypatch):
     assert returns(model, "CartPole-v1", 5) != expected
     played = [len(list(play(model, make_env("CartPole-v1"), vecnormalize=file))) for file in (run / "vecnormalize.pkl", None)]
     assert played[0] == expected[0] != played[1]
+    with pytest.raises(SystemExit, match=r"There is no .*gone.pkl"):
+        main(["watch", str(run), "--vecnormalize", str(tmp_path / "gone.pkl")])
+    with pytest.raises(SystemExit, match=r"The agent observes .*and Acrobot-v1 gives"):
+        main(["watch", str(run), "--env", "Acrobot-v1"])
     # A picture has the states as the network gets them.
     main(["plot", str(run), "--output", str(tmp_path / "picture.png")])
     assert (tmp_path / "picture.png").stat().st_size > 10_000
