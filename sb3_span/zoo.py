@@ -37,13 +37,25 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any
     :param seed: Seed of the agent and of the environments
     :param overrides: Arguments of the algorithm that replace those of the file
     """
+    advice = (
+        "Only PPO and SAC agents with plain values are built here; train others with "
+        f"python -m rl_zoo3.train --algo ... --env {env_id} --conf {hyperparams}"
+    )
     entries = yaml.safe_load(Path(hyperparams).read_text())
     if env_id not in entries:
-        known = [name for name, entry in entries.items() if "policy_kwargs" in entry]
+        known = [name for name in entries if name not in ALGOS]  # the others are only there for entries to refer to
         raise ValueError(f"{hyperparams} has no entry for {env_id!r}; it has {known}.")
-    entry = {**entries[env_id], **overrides}
-    algorithm = SAC if "buffer_size" in entry else PPO
+    entry = {"device": "cpu", **entries[env_id], **overrides}
     policy, n_envs = entry.pop("policy"), entry.pop("n_envs", 1)
+    if "." in policy:
+        policy = get_class_by_name(policy)
+        algorithm = next((algo for algo in (PPO, SAC) if issubclass(policy, algo.policy_aliases["MlpPolicy"])), None)
+    else:
+        algorithm = SAC if "buffer_size" in entry else PPO
+    if algorithm is None:
+        raise ValueError(
+            f"{hyperparams} has the policy {policy.__name__} for {env_id}, which is neither PPO's nor SAC's. {advice}"
+        )
     entry.pop("n_timesteps", None)
     if not entry.get("normalize"):
         entry.pop("normalize", None)
@@ -51,14 +63,13 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, **overrides: Any
     only_zoo += ["policy_kwargs"] if isinstance(entry.get("policy_kwargs"), str) else []
     if only_zoo:
         raise ValueError(
-            f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which only the RL Zoo knows how to use. Train it with "
-            f"python -m rl_zoo3.train --algo ... --env {env_id} --conf {hyperparams}"
+            f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which {algorithm.__name__} does not take so. {advice}"
         )
-    rate = entry.get("learning_rate")
-    if isinstance(rate, str) and rate.startswith("lin_"):  # the Zoo's "lin_0.001": from there to zero
-        entry["learning_rate"] = LinearSchedule(float(rate.removeprefix("lin_")), 0.0, 1.0)
+    for name, value in entry.items():
+        if isinstance(value, str) and value.startswith("lin_"):  # the Zoo's "lin_0.001": from there to zero
+            entry[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
     env = make_vec_env(env_id, n_envs=n_envs, seed=seed)
-    return algorithm(get_class_by_name(policy) if "." in policy else policy, env, seed=seed, device="cpu", **entry)
+    return algorithm(policy, env, seed=seed, **entry)
 
 
 Sampler = Callable[[Any, int, int, dict], dict[str, Any]]

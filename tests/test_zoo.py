@@ -7,6 +7,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from stable_baselines3 import SAC
 
 from sb3_span.policies.optimizers import GradientClipping
 from sb3_span.policies.options import SPANOptions
@@ -121,6 +122,8 @@ def test_what_a_search_draws_can_be_built(algo, conf):
 def test_falling_learning_rate_as_the_zoo_writes_it():
     agent = make_agent(ROOT / "hyperparams" / "span.yml", "CartPole-v1", seed=0, learning_rate="lin_0.002")
     assert [agent.lr_schedule(remaining) for remaining in (1.0, 0.5, 0.0)] == pytest.approx([0.002, 0.001, 0.0])
+    agent = make_agent(ROOT / "hyperparams" / "span.yml", "CartPole-v1", seed=0, clip_range="lin_0.2", device="auto")
+    assert agent.clip_range(0.5) == pytest.approx(0.1)
 
 
 def test_what_only_the_zoo_can_build_is_left_to_it(tmp_path):
@@ -131,3 +134,14 @@ def test_what_only_the_zoo_can_build_is_left_to_it(tmp_path):
         make_agent(conf, "CartPole-v1", seed=0)
     conf.write_text(f"CartPole-v1: {{{entry}, normalize: false, policy_kwargs: {{net_arch: [4]}}}}")
     assert make_agent(conf, "CartPole-v1", seed=0).policy.net_arch == [4]
+
+
+def test_the_policy_tells_the_algorithm(tmp_path):
+    conf = tmp_path / "conf.yml"
+    conf.write_text("Pendulum-v1: {n_timesteps: 100, policy: sb3_span.SPANPolicy}")
+    assert isinstance(make_agent(conf, "Pendulum-v1", seed=0), SAC)
+    conf.write_text("Pendulum-v1: {n_timesteps: 100, policy: sb3_span.SPANTD3Policy}")
+    with pytest.raises(ValueError, match=r"has the policy SPANTD3Policy for Pendulum-v1, .*neither PPO's nor SAC's.*rl_zoo3"):
+        make_agent(conf, "Pendulum-v1", seed=0)
+    with pytest.raises(ValueError, match=r"no entry for 'Hopper-v5'; it has \['Pendulum-v1'\]"):
+        make_agent(conf, "Hopper-v5", seed=0)

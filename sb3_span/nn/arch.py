@@ -65,6 +65,10 @@ class SPANArch:
                     f"span_arch['latent_dim'] is {self.latent_dim!r} with preprocess={self.preprocess!r}; only the dense "
                     "preprocessing can change the number of dimensions. Leave latent_dim out, or choose preprocess='dense'."
                 )
+        for field in fields(self):  # Python's numbers in place of numpy's, which cannot be scripted or written to JSON
+            value = getattr(self, field.name)
+            if isinstance(value, Real):
+                object.__setattr__(self, field.name, int(value) if isinstance(value, Integral) else float(value))
 
     @classmethod
     def make(cls, options: Union["SPANArch", Mapping[str, Any], None] = None) -> "SPANArch":

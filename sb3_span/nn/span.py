@@ -6,6 +6,7 @@ M modes, A actions.
 """
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import torch as th
@@ -47,10 +48,10 @@ class SPAN(nn.Module):
         super().__init__()
         self.arch = arch = SPANArch.make(span_arch)
         self._nelems, self._degree = arch.nelems, arch.degree  # numbers, which can be scripted
-        self.input_dim = input_dim
+        self.input_dim = input_dim = _read_size("input_dim", input_dim)
         self.latent_dim = arch.resolve_latent_dim(input_dim)
-        self.n_stack = n_stack
-        self.output_dim = output_dim
+        self.n_stack = n_stack = None if n_stack is None else _read_size("n_stack", n_stack)
+        self.output_dim = output_dim = None if output_dim is None else _read_size("output_dim", output_dim)
         stack = 1 if n_stack is None else n_stack
 
         self.native = NativeSPAN(arch, input_dim, stack, output_dim) if supports(arch) else None
@@ -85,7 +86,10 @@ class SPAN(nn.Module):
 
     def extra_repr(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.arch.to_dict().items() if name != "latent_dim")
-        return f"input_dim={self.input_dim}, latent_dim={self.latent_dim}, n_stack={self.n_stack}, {options}"
+        sizes = (
+            f"input_dim={self.input_dim}, latent_dim={self.latent_dim}, output_dim={self.output_dim}, n_stack={self.n_stack}"
+        )
+        return f"{sizes}, {options}"
 
     def forward(self, x: th.Tensor, only: int | None = None) -> th.Tensor:
         """
@@ -102,6 +106,11 @@ class SPAN(nn.Module):
             if self.native is not None and parameters is not None and self.native.can_run(x, parameters):
                 out = self.native(x, parameters, only)
                 return out[0] if is_single else out
+            if x.dim() != 2 or (not th.jit.is_tracing() and x.shape[1] != self.input_dim):
+                raise ValueError(
+                    f"The input has the shape {tuple(x.shape)}; it must be (batch, {self.input_dim}). "
+                    "A single sample needs a batch axis, x[None]."
+                )
         scale = None if self.scale is None else pick(self.scale, only)
         z = self.preprocess(x, only)  # (C, B, D)
         values = basis_values(z, scale, self._nelems, self._degree)  # (C, B, D, N)
@@ -131,6 +140,12 @@ class SPAN(nn.Module):
             head_parameters.get("weight"),
             head_parameters.get("bias"),
         )
+
+
+def _read_size(name: str, value: Any) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} is {value!r}; a SPAN network takes an integer of at least 1.")
+    return int(value)  # numpy's, as of a MultiDiscrete space, cannot be scripted
 
 
 def has_hooks(module: nn.Module) -> bool:

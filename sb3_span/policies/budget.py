@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import gymnasium as gym
@@ -10,11 +11,15 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.torch_layers import FlattenExtractor
 
 from sb3_span.nn import SPANArch
 from sb3_span.nn.budget import Candidate, Role, count_trainable, match_mlps, span_candidates
 from sb3_span.policies.options import split_by_role
 from sb3_span.policies.registry import ALIAS, supported_algorithms
+
+# What only SPAN's policies take. SAC's MLP would take max_grad_norm in ClippedMlpPolicy; it changes no count.
+SPAN_OPTIONS = ("span_arch", "lr_scale", "max_grad_norm", "stacked")
 
 NetArch = Sequence[int] | Mapping[str, Sequence[int]]
 
@@ -68,7 +73,7 @@ class PolicySizes:
         :param budget: A number of parameters of the whole policy, or the ``net_arch`` whose number it is
         :return: Candidates, best first; none is more than 2 % over
         """
-        number = budget if isinstance(budget, int) else self.count_mlp(budget)
+        number = budget if isinstance(budget, Integral) else self.count_mlp(budget)  # type: ignore[arg-type]
         if number < 1:
             raise ValueError(f"The budget is {number} parameters; it must be at least 1.")
         return span_candidates(self.count_span, number)
@@ -97,6 +102,14 @@ class _Spaces(gym.Env):
         self.action_space = action_space
 
 
+class _Flatten(FlattenExtractor):
+    """The number of a MultiDiscrete space's features is numpy's, which an LSTM in front of an MLP refuses."""
+
+    def __init__(self, observation_space: spaces.Space) -> None:
+        super().__init__(observation_space)
+        self._features_dim = int(self._features_dim)
+
+
 def policy_sizes(
     algorithm: type[BaseAlgorithm],
     observation_space: spaces.Space,
@@ -123,17 +136,19 @@ def policy_sizes(
 
     def build(policy_class: type[BasePolicy], **kwargs: Any) -> BasePolicy:
         with th.random.fork_rng(devices=[]):  # counting must not change what a script draws next
-            return algorithm(policy_class, env, policy_kwargs={**options, **kwargs}, device="cpu", **buffer).policy
+            return algorithm(policy_class, env, policy_kwargs=kwargs, device="cpu", **buffer).policy
 
     # SB3 has a policy class for vectors, one for images and one for Dict observations; SPAN's knows which features it takes.
-    options["features_extractor_class"] = build(span_class).features_extractor_class
+    extractor = build(span_class, **options).features_extractor_class
+    options["features_extractor_class"] = _Flatten if extractor is FlattenExtractor else extractor
+    options = {name: value for name, value in options.items() if name not in SPAN_OPTIONS}
     mlp_class = next(cls for name, cls in algorithm.policy_aliases.items() if name.startswith("Mlp"))  # or MlpLstmPolicy
     names = span_class.span_roles  # type: ignore[attr-defined]
 
     def count(role: str, first: int, second: int) -> int:
         widths = {name: [first, second] if name == role else [1, 1] for name in names}
         net_arch = widths if len(names) > 1 else widths[role]
-        return count_parameters(build(mlp_class, net_arch=net_arch))
+        return count_parameters(build(mlp_class, **options, net_arch=net_arch))
 
     smallest = count(names[0], 1, 1)
     roles = {}

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch as th
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPAN
@@ -16,6 +15,8 @@ from sb3_span.nn import SPAN
 # all else that the policy trains: features extractors, LSTMs, and a standard deviation that does not depend on the state.
 SPAN_PARTS = ("preprocess", "coefficients", "scale", "head")
 PARTS = (*SPAN_PARTS, "other")
+# SB3's names for the linear layers that read the modes, where they are not SPAN's own.
+HEADS = {"action_net", "value_net", "mu", "log_std"}
 
 
 class _Adapted(th.optim.Optimizer):
@@ -37,11 +38,13 @@ class _Adapted(th.optim.Optimizer):
         if lr_scale is None:
             return super().step()
         # SB3 sets the learning rate, and saves and loads the optimizer: that there are several groups is only for the step.
-        (whole,) = self.param_groups
-        self.param_groups = _split(whole, lr_scale)
+        whole = _only_group(self)
+        self.param_groups = groups = _split(whole, lr_scale)
         try:
             return super().step()
         finally:
+            # What an optimizer counts in its groups, it counts alike in all of them.
+            whole.update((key, value) for key, value in groups[0].items() if key not in ("params", "lr"))
             self.param_groups = [whole]
 
     step.hooked = True  # type: ignore[attr-defined]  # torch's hooks are in the step of the class behind
@@ -49,6 +52,15 @@ class _Adapted(th.optim.Optimizer):
     def __reduce__(self) -> Any:
         # The class is made at run time, so pickle cannot find it by its name.
         return _new_adapted, (self.plain_class,), self.__getstate__()
+
+
+def _only_group(optimizer: th.optim.Optimizer) -> dict[str, Any]:
+    if len(optimizer.param_groups) != 1:
+        raise ValueError(
+            f"The optimizer has {len(optimizer.param_groups)} groups of parameters; lr_scale takes one, as SB3 makes it. "
+            "Set policy_kwargs=dict(lr_scale=1.0) to use groups of your own."
+        )
+    return optimizer.param_groups[0]
 
 
 def _split(group: dict[str, Any], lr_scale: list[float]) -> list[dict[str, Any]]:
@@ -103,22 +115,22 @@ def scale_learning_rates(
     From now on each part is trained with its own multiple of the learning rate.
 
     :param optimizer: Any of torch's, with one group of parameters
-    :param parts: The part that a parameter belongs to; one that is not there is of the head
+    :param parts: The part that each parameter belongs to
     :param lr_scale: For each part the factor
     """
     _adapt(optimizer)
-    (group,) = optimizer.param_groups
-    optimizer.defaults["lr_scale"] = [lr_scale[parts.get(param, "head")] for param in group["params"]]
+    optimizer.defaults["lr_scale"] = [lr_scale[parts[param]] for param in _only_group(optimizer)["params"]]
 
 
 def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:
-    """The parts that the parameters of a policy belong to, but for heads."""
-    parts = {param: "other" for name, param in module.named_parameters() if name.split(".")[-1] == "log_std"}
-    for extractor in module.modules():
-        if isinstance(extractor, BaseFeaturesExtractor | th.nn.RNNBase):
-            parts.update(dict.fromkeys(extractor.parameters(), "other"))
-    for span in module.modules():  # last: a features extractor may be one
+    """The part that each parameter of a policy belongs to."""
+    parts = dict.fromkeys(module.parameters(), "other")
+    for name, layer in module.named_modules():
+        if isinstance(layer, th.nn.Linear) and not HEADS.isdisjoint(name.split(".")):
+            parts.update(dict.fromkeys(layer.parameters(), "head"))
+    for span in module.modules():
         if isinstance(span, SPAN):
+            parts.update(dict.fromkeys(span.parameters(), "head"))
             parts.update(dict.fromkeys(span.preprocess.parameters(), "preprocess"))
             parts[span.coefficients] = "coefficients"
             if span.scale is not None:

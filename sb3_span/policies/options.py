@@ -10,7 +10,7 @@ from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
-from sb3_span.policies.optimizers import optimizers_of, parts_of, read_lr_scale, scale_learning_rates
+from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_of, read_lr_scale, scale_learning_rates
 from sb3_span.policies.registry import check_algorithm
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
@@ -24,7 +24,9 @@ def split_by_role(span_arch: Mapping[str, Any] | None, roles: tuple[str, ...]) -
     :param roles: The roles that the algorithm's networks have
     :return: The shape of each role's network
     """
-    if not isinstance(span_arch, Mapping) or not any(isinstance(value, Mapping) for value in span_arch.values()):
+    if not isinstance(span_arch, Mapping) or not any(
+        key in roles or isinstance(value, Mapping | SPANArch) for key, value in span_arch.items()
+    ):
         arch = SPANArch.make(span_arch)
         return {role: arch for role in roles}
     for key in span_arch:
@@ -67,6 +69,15 @@ class SPANOptions(BasePolicy):
                     f"{type(self).__name__} got {option}={kwargs[option]!r}, which shapes an MLP; a SPAN network has no such "
                     f"option. Pass span_arch=dict(nmodes=..., nelems=...) instead, or choose 'MlpPolicy' to train an MLP."
                 )
+        shape = {name: kwargs[name] for name in kwargs if name in SPANArch.__dataclass_fields__}
+        if shape:
+            options = ", ".join(f"{name}={value!r}" for name, value in shape.items())
+            raise ValueError(f"{type(self).__name__} got {options}, which belongs into span_arch: span_arch=dict({options}).")
+        if "max_grad_norm" in kwargs and not isinstance(self, GradientClipping):
+            raise ValueError(
+                f"{type(self).__name__} got max_grad_norm={kwargs['max_grad_norm']!r}, which is not the policy's here. "
+                "The algorithm clips the gradients: pass max_grad_norm to it."
+            )
         # SB3 builds the networks inside super().__init__, so this has to be there before.
         self.archs = split_by_role(span_arch, self.span_roles)
         self.lr_scale = read_lr_scale(self.default_lr_scale if lr_scale is None else lr_scale)

@@ -6,7 +6,7 @@ import sys
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 
 ALIAS = "SPANPolicy"
 
@@ -52,8 +52,11 @@ def check_algorithm(policy: BasePolicy) -> None:
     if algorithm is None:
         return
     expected = policy_for(type(algorithm))
-    if expected is None and isinstance(algorithm, OnPolicyAlgorithm):
-        expected = _policies[PPO]  # one that we do not know, a user's, is taken to be like PPO
+    if expected is None:  # an algorithm that we do not know, a user's: what it takes tells what it is like
+        own = next((cls for alias, cls in algorithm.policy_aliases.items() if alias.startswith("Mlp")), None)
+        if own is None and isinstance(algorithm, OnPolicyAlgorithm):
+            own = ActorCriticPolicy
+        expected = next((cls for cls in _policies.values() if own is not None and issubclass(cls, own)), None)
     if expected is not None and isinstance(policy, expected):
         return
     name, given = type(algorithm).__name__, type(policy).__name__

@@ -29,14 +29,15 @@ def ratio(numerator: float, denominator: float) -> float:
 
 
 def throughput(study: Study) -> pd.DataFrame:
-    """Environment steps per second of training, evaluation not counted: the median over runs, finished or not."""
+    """Environment steps per second, the median over runs, finished or not, and their hours in all; evaluation not counted."""
     rows = []
     for env in study.envs:
         rates: dict[str, float] = {}
         for method in study.methods:
             runs = [run for run in study.select(env, method) if run.final_seconds > 0]
             rates[method] = float(np.median([run.steps[-1] / run.final_seconds for run in runs])) if runs else np.nan
-            row = {**behind(study, env, method, runs), "steps_per_second": rates[method]}
+            hours = sum(run.final_seconds for run in runs) / 3600
+            row = {**behind(study, env, method, runs), "steps_per_second": rates[method], "hours": hours}
             # The paper's direction: how much slower the first method is.
             rows.append({**row, "sps_ratio": ratio(rates[method], rates[study.methods[0]])})
     return pd.DataFrame(rows).merge(_paper_throughput(), how="left", on=["env", "method"])

@@ -152,13 +152,14 @@ def throughput(frame: pd.DataFrame, first: str) -> Table:
             *_about(row),
             Cell(number(row.steps_per_second), number(row.paper_steps_per_second, "")),
             Cell(fixed(row.sps_ratio, 2), fixed(row.paper_sps_ratio, 2, "")),
+            Cell(number(row.hours)),
             Cell(seeds(row.seeds, row.planned)),
             Cell(short_number(row.steps)),
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "method", "steps per second", f"relative to {label(first)}", "seeds", "steps"]
-    note = "Steps per second of training, evaluation not counted: the median over runs."
+    columns = ["environment", "method", "steps per second", f"relative to {label(first)}", "hours in all", "seeds", "steps"]
+    note = "Steps per second of training, evaluation not counted: the median over runs; and the hours of all of them."
     return Table("throughput", "Throughput", frame, columns, rows, note)
 
 

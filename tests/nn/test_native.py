@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import parametrize, prune
 
 from sb3_span.nn import SPAN, kernel_info
@@ -282,9 +283,16 @@ def test_torch_when_something_is_out_of_the_ordinary(arch, calls):
         net(x)
     net = fresh()
     net.head.double()
-    for wrong in (x, th.randn(6, 5), th.randn(6, 3), th.randn(4)):
-        with pytest.raises(RuntimeError):
-            (net if wrong is x else fresh())(wrong)
+    with pytest.raises(RuntimeError):
+        net(x)
+    for wrong in (th.randn(6, 5), th.randn(6, 3), th.randn(4), th.randn(1, 6, 4)):
+        with pytest.raises(ValueError, match=r"The input has the shape \(.*\); it must be \(batch, 4\)"):
+            fresh()(wrong)
+    fresh()(th._efficientzerotensor((6, 4)))
+    graph = make_fx(net := fresh())(x)
+    th.testing.assert_close(graph(y := th.randn(6, 4)), net(y))
+    assert len(calls) == 1  # that of net(y)
+    calls.clear()
     for only in (-1, 2):
         with pytest.raises(IndexError, match=rf"only is {only}; the stack has the networks 0 to 1"), th.no_grad():
             SPAN(4, arch, n_stack=2)(x, only=only)

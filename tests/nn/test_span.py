@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch as th
 from hypothesis import given, settings
@@ -270,3 +271,20 @@ def test_any_shape(options, input_dim, n_stack, batch):
     per_network = latent * input_dim + latent + latent * arch.n_basis * arch.nmodes + latent * (arch.basis == "kernel")
     assert sum(param.numel() for param in net.parameters()) == n_stack * per_network
     assert SPANArch.make(arch.to_dict()) == arch
+
+
+@pytest.mark.parametrize(
+    "sizes", [dict(input_dim=0), dict(input_dim=3.0), dict(n_stack=0), dict(output_dim=0), dict(output_dim=True)]
+)
+def test_wrong_sizes(sizes):
+    ((name, value),) = sizes.items()
+    with pytest.raises(ValueError, match=rf"{name} is {value}; a SPAN network takes an integer of at least 1"):
+        SPAN(**{"input_dim": 3, **sizes})
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
+def test_sizes_may_be_numpys():
+    net = SPAN(np.int64(3), dict(nelems=np.int64(4), slope=np.float32(2)), output_dim=np.int64(2))
+    assert {type(value) for value in net.arch.to_dict().values()} == {int, float, str, type(None)}
+    x = th.randn(5, 3)
+    th.testing.assert_close(th.jit.script(net)(x), net(x))

@@ -1,21 +1,29 @@
 """A wrong call is told what came in, what is allowed and what to do."""
 
+from typing import ClassVar
+
 import pytest
 from sb3_contrib import QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.sac.policies import SACPolicy
 
 from sb3_span import (
     ClippedMlpPolicy,
     SPANActorCriticPolicy,
     SPANDQNPolicy,
     SPANFeaturesExtractor,
+    SPANMaskableActorCriticPolicy,
     SPANPolicy,
     SPANQRDQNPolicy,
     SPANRecurrentActorCriticPolicy,
     SPANTD3Policy,
     SPANTQCPolicy,
 )
+from sb3_span.nn import SPANArch
 from tests.policies.envs import make
 from tests.policies.models import ALGORITHMS, POLICIES, action_spaces, make_model, name
 
@@ -29,6 +37,7 @@ from tests.policies.models import ALGORITHMS, POLICIES, action_spaces, make_mode
         (dict(span_arch=dict(actor=dict(nmodes=3))), r"span_arch has the key 'actor'; the networks here are \[.*'.f'\]"),
         (dict(net_arch=[64, 64]), r"got net_arch=\[64, 64\], .* Pass span_arch=dict\(nmodes=..., nelems=...\) instead"),
         (dict(activation_fn=None), r"got activation_fn=None, which shapes an MLP"),
+        (dict(nmodes=3, basis="kernel"), r"got nmodes=3, basis='kernel', .*: span_arch=dict\(nmodes=3, basis='kernel'\)"),
     ],
 )
 @pytest.mark.parametrize("algo", ALGORITHMS, ids=name)
@@ -44,12 +53,24 @@ def test_wrong_options(algo, policy_kwargs, message):
         (SAC, dict(vf=dict(nmodes=3)), r"key 'vf'; the networks here are \['pi', 'qf'\]"),
         (DQN, dict(pi=dict(nmodes=3)), r"key 'pi'; the networks here are \['qf'\].*span_arch=dict\(qf=dict\(nmodes=10\)\)"),
         (PPO, dict(pi={}, nmodes=3), r"key 'nmodes'; the networks here are \['pi', 'vf'\]"),
+        (SAC, dict(pi=[64], qf=[64]), r"In span_arch\['pi'\]: span_arch is \[64\]; it must be a dict"),
         (TD3, dict(pi=dict(nmodes=1.5)), r"In span_arch\['pi'\]: span_arch\['nmodes'\] is 1.5"),
     ],
 )
 def test_wrong_shape_by_role(algo, span_arch, message):
     with pytest.raises(ValueError, match=message):
         algo("SPANPolicy", make("vector", action_spaces(algo)[0]), policy_kwargs=dict(span_arch=span_arch))
+
+
+@pytest.mark.parametrize("span_arch", [dict(pi=SPANArch(nmodes=3)), dict(pi=dict(nmodes=3), vf=None)])
+def test_shape_by_role(span_arch):
+    archs = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=span_arch)).policy.archs
+    assert archs == dict(pi=SPANArch(nmodes=3), vf=SPANArch())
+
+
+def test_max_grad_norm_where_the_algorithm_has_it():
+    with pytest.raises(ValueError, match=r"got max_grad_norm=3, which is not the policy's here.*pass max_grad_norm to it"):
+        PPO("SPANPolicy", make("vector"), policy_kwargs=dict(max_grad_norm=3))
 
 
 @pytest.mark.parametrize("max_grad_norm", [0, -1.0, "10", True, float("nan")])
@@ -115,6 +136,36 @@ def test_wrong_class_names_those_it_is_for():
 def test_algorithm_without_a_span_policy(policy):
     with pytest.raises(ValueError, match=r"There is no SPAN policy for CrossQ: .*=SPANFeaturesExtractor"):
         CrossQ(policy, make("vector"))
+
+
+class LikeSAC(OffPolicyAlgorithm):
+    """An algorithm of a user's own, that takes what SAC takes."""
+
+    policy_aliases: ClassVar[dict] = {"MlpPolicy": SACPolicy}
+
+    def __init__(self, policy, env) -> None:
+        super().__init__(policy, env, learning_rate=1e-3, buffer_size=10, support_multi_env=True)
+        self._setup_model()
+
+
+class LikeMaskablePPO(OnPolicyAlgorithm):
+    policy_aliases: ClassVar[dict] = {"MlpPolicy": MaskableActorCriticPolicy}
+
+    def __init__(self, policy, env) -> None:
+        options = dict(gae_lambda=0.9, ent_coef=0.0, vf_coef=0.5, max_grad_norm=0.5, use_sde=False, sde_sample_freq=-1)
+        super().__init__(policy, env, learning_rate=1e-3, n_steps=8, gamma=0.9, **options)
+
+    def _setup_model(self) -> None:
+        self.policy = self.policy_class(self.observation_space, self.action_space, lambda _: 1e-3)
+
+
+def test_algorithms_of_ones_own():
+    assert isinstance(LikeSAC(SPANPolicy, make("vector")).policy, SPANPolicy)
+    with pytest.raises(ValueError, match=r"Use LikeSAC\(SPANPolicy, env\)"):
+        LikeSAC(SPANTD3Policy, make("vector"))
+    LikeMaskablePPO(SPANMaskableActorCriticPolicy, make("vector", "discrete"))
+    with pytest.raises(ValueError, match=r"Use LikeMaskablePPO\(SPANMaskableActorCriticPolicy, env\)"):
+        LikeMaskablePPO(SPANActorCriticPolicy, make("vector", "discrete"))
 
 
 class Teaching(SAC):

@@ -171,6 +171,40 @@ def test_what_is_not_span_keeps_its_rate_by_default():
     assert {factor for param, factor in factors.items() if param not in others} == {10.0}
 
 
+def test_a_layer_in_front_of_span_is_no_head():
+    """sb3-contrib's stand-in for the critic's LSTM."""
+    policy = RecurrentPPO("SPANPolicy", make("vector"), policy_kwargs=dict(enable_critic_lstm=False)).policy
+    factors = dict(zip(policy.optimizer.param_groups[0]["params"], policy.optimizer.defaults["lr_scale"], strict=True))
+    assert {factors[param] for param in policy.critic.parameters()} == {1.0}
+    assert {factors[param] for param in policy.value_net.parameters()} == {10.0}
+
+
+class Counting(th.optim.SGD):
+    """Counts its steps in its groups, as some optimizers do."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["n_steps"] = group.get("n_steps", 0) + 1
+        return super().step(closure)
+
+
+def test_what_an_optimizer_keeps_in_its_groups_stays():
+    model = PPO(
+        "SPANPolicy", make("vector"), n_steps=8, batch_size=8, n_epochs=3, policy_kwargs=dict(optimizer_class=Counting)
+    )
+    model.learn(8)
+    (group,) = model.policy.optimizer.param_groups
+    assert group["n_steps"] == 3 and group["lr"] == model.learning_rate
+    assert len(group["params"]) == len(list(model.policy.parameters()))
+
+
+def test_groups_of_ones_own_are_for_a_scale_of_one():
+    optimizer = PPO("SPANPolicy", make("vector")).policy.optimizer
+    optimizer.add_param_group(dict(params=[th.nn.Parameter(th.ones(1))]))
+    with pytest.raises(ValueError, match=r"has 2 groups of parameters; lr_scale takes one.*lr_scale=1.0"):
+        optimizer.step()
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"])
 def test_a_copy_still_scales(duplicate):
     params = [th.nn.Parameter(th.ones(2)) for _ in range(2)]

@@ -83,6 +83,7 @@ def test_throughput(study):
     mlp = pick(frame, env="CartPole-v1", method="mlp")
     assert (span.steps_per_second, mlp.steps_per_second) == (pytest.approx(50), pytest.approx(100))
     assert (mlp.sps_ratio, mlp.paper_sps_ratio) == (2.0, 1.41)
+    assert (span.hours, mlp.hours) == (pytest.approx(6000 / 3600), pytest.approx(3000 / 3600))  # six runs of each
 
 
 def test_costs(study, met):

@@ -56,11 +56,12 @@ def kernel_info() -> dict[str, str | int]:
 
 
 def nobody_watches() -> bool:
-    """Whether torch runs plainly: no tracer, compiler, vmap, autocast or forward-mode derivative wants to see operations."""
+    """Whether torch runs plainly: no tracer, compiler, vmap, autocast, forward-mode derivative or mode wants to see it."""
     return not (
         th.compiler.is_compiling()
         or th.jit.is_tracing()
         or th.is_autocast_enabled("cpu")
         or th._C._are_functorch_transforms_active()
         or th.autograd.forward_ad._current_level >= 0
+        or th._C._len_torch_dispatch_stack() > 0
     )

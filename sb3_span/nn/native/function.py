@@ -40,7 +40,6 @@ class NativeSPAN:
         self.arch = arch
         self.input_dim = input_dim
         self.latent_dim = latent = arch.resolve_latent_dim(input_dim)
-        self.stack = stack
         self.width = arch.nmodes if output_dim is None else output_dim
         # What the kernel takes after C and B: I, D, N, M, O and the degree.
         self.sizes = (
@@ -67,7 +66,7 @@ class NativeSPAN:
         """
         if not (choice.IS_NATIVE and choice.nobody_watches()):
             return False
-        if not (x.dim() == 2 and x.shape[1] == self.input_dim and _is_plain(x) and not x.is_neg()):
+        if not (x.dim() == 2 and x.shape[1] == self.input_dim and _is_plain(x) and not x.is_neg() and not x._is_zerotensor()):
             return False
         for parameter, shape in zip(parameters, self.shapes, strict=True):
             if parameter is None or shape is None:
