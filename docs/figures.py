@@ -4,6 +4,7 @@ from pathlib import Path
 
 import gymnasium as gym
 import matplotlib.pyplot as plt
+import numpy as np
 import torch as th
 
 from sb3_span import SPAN
@@ -130,6 +131,32 @@ def draw_methods(path: Path, name: str) -> None:
     figure.savefig(path, dpi=150)
 
 
+def draw_settings(path: Path) -> None:
+    """Learning curves with the paper's settings and with those that were searched for: means over seeds and all between."""
+    curves = [("evidence", "span", "--"), ("evidence", "mlp", "--"), ("tuned", "span-tuned", "-"), ("tuned", "mlp-tuned", "-")]
+    studies = {name: load_study(RESULTS / name) for name in ("evidence", "tuned")}
+    envs = [env for env in studies["tuned"].envs if all(studies[name].finished(env, method) for name, method, _ in curves)]
+    figure, axes = plt.subplots(1, len(envs), figsize=(4 * len(envs), 3.4), layout="constrained", squeeze=False)
+    for ax, env in zip(axes[0], envs, strict=True):
+        for name, method, style in curves:
+            label, color = METHODS[method.removesuffix("-tuned")]
+            runs = studies[name].finished(env, method)
+            returns = np.array([run.means for run in runs])
+            steps = runs[0].steps / 1000
+            settings = "the paper's settings" if name == "evidence" else "tuned"
+            ax.fill_between(steps, *np.quantile(returns, [0, 1], axis=0), color=color, alpha=0.08, linewidth=0)
+            ax.plot(steps, returns.mean(axis=0), color=color, linewidth=2, linestyle=style, label=f"{label}, {settings}")
+        low, solved = random_scores()[env], gym.spec(env).reward_threshold
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], low - (solved - low) / 2))
+        ax.set_title(env, fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_xlabel("thousand steps")
+    axes[0, 0].set_ylabel("return")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside upper center", ncols=4)
+    figure.savefig(path, dpi=150)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     draw_bases(IMAGES / "bases.png")
@@ -137,3 +164,4 @@ if __name__ == "__main__":
     draw_slopes(IMAGES / "slopes.png")
     draw_methods(IMAGES / "tuned.png", "tuned")
     draw_methods(IMAGES / "untuned.png", "untuned")
+    draw_settings(IMAGES / "settings.png")

@@ -16,9 +16,8 @@ def expected_cost(minutes: float, success_rate: float) -> float:
 
     :param minutes: Minutes to the threshold, median over the seeds that met it
     :param success_rate: The share of seeds that met it
-    :return: Rounded to 0.1, as in the paper, which takes its ratios from rounded costs
     """
-    return math.inf if success_rate == 0 else round(minutes / success_rate, 1)
+    return math.inf if success_rate == 0 else minutes / success_rate
 
 
 def ratio(numerator: float, denominator: float) -> float:

@@ -12,6 +12,12 @@ import numpy as np
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.records import ERROR, Record, read_record, run_folders
 
+# What a report needs of a run's settings.
+SETTINGS = {name: str for name in ("key", "env", "method", "algo")} | {
+    name: int for name in ("seed", "steps", "eval_freq", "n_eval_episodes")
+}
+KINDS = {str: "a word", int: "a whole number"}
+
 
 @dataclass(frozen=True)
 class Run:
@@ -40,9 +46,22 @@ class Run:
     settings: dict[str, Any] = field(repr=False)
 
     @property
+    def key(self) -> str:
+        return self.settings["key"]
+
+    @property
+    def algo(self) -> str:
+        return self.settings["algo"]
+
+    @property
     def final(self) -> float:
         """Mean return of the last evaluation."""
         return float(self.means[-1])
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether every evaluation has a return; a network that diverged may have none."""
+        return bool(np.isfinite(self.means).all())
 
     @property
     def final_seconds(self) -> float:
@@ -56,6 +75,8 @@ class Study:
     :param planned: The number of planned runs outside of ablation cells, by environment and method. Without a plan, those
         that left a record
     :param n_planned: The number of all planned runs, None without a plan
+    :param unplanned: Keys of runs that have a record and are not in the plan
+    :param algos: The algorithms in each environment, planned or run
     :param broken: What could not be read: the run's folder and why
     :param failed: Runs that ended with an error, and its last line
     :param remarks: What a reader should know about the study as a whole
@@ -67,6 +88,8 @@ class Study:
     runs: list[Run]
     planned: Counter[tuple[str, str]]
     n_planned: int | None
+    unplanned: set[str]
+    algos: dict[str, set[str]]
     broken: dict[str, str]
     failed: dict[str, str]
     remarks: list[str]
@@ -86,10 +109,6 @@ class Study:
     def others(self) -> list[str]:
         """The methods that the first is compared with."""
         return self.methods[1:]
-
-    @property
-    def n_finished(self) -> int:
-        return sum(run.finished for run in self.runs)
 
     @cached_property
     def _selected(self) -> dict[tuple[str, str], list[Run]]:
@@ -135,6 +154,8 @@ def load_study(folder: Path) -> Study:
         runs=runs,
         planned=_count(plan.runs if plan else runs),
         n_planned=len(plan.runs) if plan else None,
+        unplanned={run.key for run in runs} - {run.key for run in plan.runs} if plan else set(),
+        algos={env: {run.algo for run in described if run.env == env} for env in envs},
         broken=broken,
         failed={path.parent.name: _last_line(path) for path in sorted(folder.glob(f"runs/*/{ERROR}"))},
         remarks=remarks,
@@ -155,9 +176,11 @@ def _read_plan(path: Path) -> tuple[Plan | None, list[str]]:
 
 def _to_run(record: Record) -> Run:
     settings = record.settings
-    missing = {"env", "method", "seed"} - set(settings)
-    if missing:
-        raise ValueError(f"run.json has no {', '.join(sorted(missing))}. Restore it, or delete its folder to run it anew.")
+    for name, kind in SETTINGS.items():
+        value = settings.get(name)
+        if not isinstance(value, kind):
+            what = f"has no {name}" if value is None else f"has {value!r} for {name}"
+            raise ValueError(f"run.json {what}, not {KINDS[kind]}. Restore it, or delete its folder to run it anew.")
     return Run(
         env=settings["env"],
         method=settings["method"],

@@ -41,7 +41,7 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
     figures = Figures(study, figures_folder)
     met = measures.by_threshold(study, measures.arrivals(study))
     with mpl.rc_context(STYLE):
-        sections = [_status(study), _offline(study), _final_scores(study, figures)]
+        sections = [status_section(study), _offline(study), _final_scores(study, figures)]
         # Offline runs may have one evaluation, at the end, which says nothing about the way there.
         if any(len(run.steps) > 1 for run in study.runs):
             sections += [_curves(study, figures), _learning(study, met), _cost(study, met, figures)]
@@ -49,23 +49,43 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
     return [section for section in sections if section.paragraphs or section.tables or section.pictures]
 
 
-def _status(study: Study) -> Section:
+def status_section(study: Study) -> Section:
     points = [f"Failed: {name}: {error}" for name, error in study.failed.items()]
     points += [f"Cannot be read and is left out: {name}: {error}" for name, error in study.broken.items()]
+    points += [f"Has returns that are no numbers: {run.key}" for run in study.runs if not run.is_finite]
+    points += [f"Is not in the plan, and reported too: {key}" for key in sorted(study.unplanned)]
     return Section("Status", [progress(study), *study.remarks], points)
 
 
 def progress(study: Study) -> str:
     """How far the study has got, in a sentence."""
-    total = len(study.runs) + len(study.broken) if study.n_planned is None else study.n_planned
-    if study.n_finished == total:
-        return f"The study is finished: all of its {_runs(total)} are in this report."
-    unfinished = len(study.runs) - study.n_finished
-    missing = total - len(study.runs) - len(study.broken)
+    planned = [run for run in study.runs if run.key not in study.unplanned]
+    finished = sum(run.finished for run in planned)
+    on_the_way = len(planned) - finished
+    if study.n_planned is None:
+        return f"Found: {_runs(finished)} that are finished, {on_the_way} part of the way."
+    if finished == study.n_planned:
+        return f"The study is finished: all of its {_runs(finished)} are in this report."
+    missing = study.n_planned - len(planned) - len(study.broken)
     return (
-        f"The study is not finished. Finished: {study.n_finished} of {_runs(total)}; part of the way: {unfinished}; "
+        f"The study is not finished. Finished: {finished} of {_runs(study.n_planned)}; part of the way: {on_the_way}; "
         f"no evaluation yet: {missing}. What is said about finished runs may still change."
     )
+
+
+def _beside_the_paper(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
+    """The paper's figures only beside the same algorithm, and its aggregate only beside one of the same environments."""
+    unlike = _other_algorithms(study)
+    if set(scores.scored_environments(study)) != set(paper("networks_online")["env"]):
+        unlike.append(scores.AGGREGATE)
+    columns = [name for name in frame if name.startswith("paper_")]
+    return frame.assign(**{name: frame[name].mask(frame["env"].isin(unlike)) for name in columns})
+
+
+def _other_algorithms(study: Study) -> list[str]:
+    """The environments in which the paper trained with another algorithm."""
+    algos = dict(paper("networks_online")[["env", "algo"]].itertuples(index=False))
+    return [env for env in study.envs if env in algos and study.algos[env] != {algos[env]}]
 
 
 def _offline(study: Study) -> Section:
@@ -77,7 +97,8 @@ def _offline(study: Study) -> Section:
 
 
 def _final_scores(study: Study, figures: Figures) -> Section:
-    finals, iqm = scores.final_returns(study), scores.iqm(study)
+    finals = _beside_the_paper(study, scores.final_returns(study))
+    iqm = _beside_the_paper(study, scores.iqm(study))
     paragraphs = []
     for other in study.others:
         counts = Counter(finals.loc[finals.other == other, "verdict"])
@@ -109,23 +130,24 @@ def _learning(study: Study, met: pd.DataFrame) -> Section:
         *_without_expert(study, "thresholds"),
         *_other_budgets(study),
     ]
-    shown = [tables.anytime(measures.anytime(study))]
+    shown = [tables.anytime(_beside_the_paper(study, measures.anytime(study)))]
     on_the_way = scores.on_the_way(study)
     if len(on_the_way):
         shown.insert(0, tables.on_the_way(on_the_way, study.methods[0]))
     if len(met):
-        shown.insert(0, tables.sample_efficiency(measures.sample_efficiency(met)))
+        shown.insert(0, tables.sample_efficiency(_beside_the_paper(study, measures.sample_efficiency(met))))
         shown.insert(1, tables.after_arrival(measures.after_arrival(met)))
     return Section("Sample efficiency", paragraphs, tables=shown)
 
 
 def _cost(study: Study, met: pd.DataFrame, figures: Figures) -> Section:
     equal_time = measures.equal_time(study)
-    shown = [tables.throughput(cost.throughput(study), study.methods[0])]
+    shown = [tables.throughput(_beside_the_paper(study, cost.throughput(study)), study.methods[0])]
     if len(met):
-        costs = cost.costs(met)
+        costs = _beside_the_paper(study, cost.costs(met))
         shown += [tables.minutes(costs), tables.expected_cost(costs)]
-        shown += [tables.cost_ratios(cost.cost_ratios(study, costs))] if study.others else []
+        if study.others:
+            shown.append(tables.cost_ratios(_beside_the_paper(study, cost.cost_ratios(study, costs))))
     shown += [tables.equal_time(equal_time)] if len(equal_time) else []
     machines = machines_of(study)
     paragraphs = [
@@ -161,17 +183,22 @@ def _ablations(study: Study, figures: Figures) -> Section:
 
 
 def _method(study: Study) -> Section:
-    every = sorted({(run.settings.get("eval_freq"), run.settings["n_eval_episodes"]) for run in study.runs}, key=str)
+    every = sorted({(run.settings["eval_freq"], run.settings["n_eval_episodes"]) for run in study.runs})
     paragraphs = [
         "Evaluated every " + ", ".join(f"{freq:,} steps with {episodes} episodes" for freq, episodes in every) + ".",
         f"{label(study.methods[0])} is compared with each other method. Nothing is called better or worse on fewer than "
         f"{MIN_SEEDS} seeds of either. Intervals are from {IQM_RESAMPLES:,} resamples with a fixed seed: the same records "
         "give the same report.",
     ]
+    if _other_algorithms(study):
+        envs = ", ".join(_other_algorithms(study))
+        paragraphs.append(f"The paper trained {envs} with another algorithm: its figures are left out there.")
     versions = Counter(_described(run.settings.get("versions", {})) for run in study.runs)
     points = [f"{_runs(n)}: {described}" for described, n in sorted(versions.items())]
     points += [f"Expert score of {env}: {expert_scores()[env]:g}" for env in study.envs if env in expert_scores()]
-    return Section("How it was measured", paragraphs, points, [tables.overview(measures.overview(study))])
+    return Section(
+        "How it was measured", paragraphs, points, [tables.overview(_beside_the_paper(study, measures.overview(study)))]
+    )
 
 
 def machines_of(study: Study) -> list[str]:
@@ -201,7 +228,8 @@ def _without_expert(study: Study, what: str) -> list[str]:
 def _other_budgets(study: Study) -> list[str]:
     budgets = paper("settings").set_index("env")["train_steps"].to_dict()
     ours: dict[str, int] = {run.env: run.budget for run in study.runs if not run.cell}
-    other = [env for env in study.envs if env in budgets and env in ours and ours[env] != budgets[env]]
+    envs = [env for env in study.envs if env not in _other_algorithms(study)]
+    other = [env for env in envs if env in budgets and env in ours and ours[env] != budgets[env]]
     if not other:
         return []
     shown = ", ".join(f"{env} {short_number(ours[env])} instead of {short_number(budgets[env])}" for env in other)

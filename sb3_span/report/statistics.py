@@ -68,6 +68,8 @@ def verdict(n_first: int, n_second: int, difference: float, certain: bool) -> st
     """
     if min(n_first, n_second) < MIN_SEEDS:
         return "too few seeds"
+    if not math.isfinite(difference):
+        return "not a number"
     if not certain:
         return "inside the noise"
     return "better" if difference > 0 else "worse"
@@ -80,6 +82,8 @@ def iqm_interval(scores: np.ndarray) -> tuple[float, float, float]:
     :param scores: Normalised, shape (seeds, environments)
     :return: The mean, and the interval's two ends
     """
+    if not np.isfinite(scores).all():
+        return math.nan, math.nan, math.nan
     point, low, high = _interval(_iqm, scores, IQM_RESAMPLES)
     return float(point[0]), float(low[0]), float(high[0])
 

@@ -117,7 +117,7 @@ def equal_time(frame: pd.DataFrame) -> Table:
 
 def minutes(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
-        return Cell(fixed(row.minutes), fixed(row.paper_minutes) if pd.notna(row.paper_expected_cost) else "")
+        return Cell(number(row.minutes), fixed(row.paper_minutes) if pd.notna(row.paper_expected_cost) else "")
 
     note = "Median minutes of training, evaluation not counted, over the seeds that met the threshold."
     return _wide("minutes", "Minutes to threshold", frame.drop(columns=["expected_cost"]), "threshold_pct", cell, note)
@@ -125,7 +125,8 @@ def minutes(frame: pd.DataFrame) -> Table:
 
 def expected_cost(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
-        return Cell(fixed(row.expected_cost), fixed(row.paper_expected_cost, nothing=""))
+        cost = number(row.expected_cost, "∞" if row.expected_cost == np.inf else NOTHING)
+        return Cell(cost, fixed(row.paper_expected_cost, nothing=""))
 
     note = "Minutes to threshold divided by the share of seeds that met it: what one success costs when failures are paid for."
     return _wide("expected_cost", "Expected cost in minutes", frame, "threshold_pct", cell, note)
@@ -137,9 +138,7 @@ def cost_ratios(frame: pd.DataFrame) -> Table:
 
     first = label(frame["first"].iloc[0])
     note = f"Above 1: a success of {first} costs less. Infinite where {first} met the threshold and the other never did."
-    counts = [
-        seeds(min(row.seeds_first, row.seeds_other), max(row.seeds_first, row.seeds_other)) for row in frame.itertuples()
-    ]
+    counts = [f"{row.seeds_first} and {row.seeds_other}" for row in frame.itertuples()]
     pairs = [f"{label(row.other)} / {label(row.first)}" for row in frame.itertuples()]
     shown = frame.assign(method=pairs, counts=counts)
     table = _wide("cost_ratios", "Ratio of expected costs", shown, "threshold_pct", cell, note)

@@ -101,11 +101,15 @@ def gather(sources: list[Path], folder: Path) -> bool:
         for run_folder in run_folders(source):
             target = folder / "runs" / run_folder.name
             try:
-                is_new = _reached(run_folder) > _reached(target)
+                reached = _reached(run_folder)
             except ValueError as error:
                 print(f"Left out: {error}")
                 damaged += 1
                 continue
+            try:
+                is_new = reached > _reached(target)
+            except ValueError:  # what is there is damaged
+                is_new = True
             if is_new:
                 _copy(run_folder, target)
             copied, kept = copied + is_new, kept + (not is_new)

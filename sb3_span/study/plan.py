@@ -335,6 +335,8 @@ def _check_keys(where: str, mapping: Any, allowed: set[str] | None, required: tu
     if not isinstance(mapping, dict):
         raise ValueError(f"{where} is {mapping!r}; a mapping is needed")
     for key in mapping:
+        if not isinstance(key, str):
+            raise ValueError(f"{where} has the key {key!r}; a word is needed. Put it in quotes")
         if allowed is not None and key not in allowed:
             raise ValueError(f"{where} has an unknown key {key!r}; allowed are {sorted(allowed)}")
     for key in required:

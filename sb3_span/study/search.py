@@ -31,6 +31,8 @@ from sb3_span.study.run import train
 # Before it gives up on bad trials, and before TPE begins to learn.
 N_RANDOM = 5
 ERROR, BASE = "error", "base"
+# A trial that repeats one that was interrupted: that one's number, and that of the first, under which the runs are kept.
+REPEATS, BEGUN_AS = "repeats", "begun as"
 OVER = (TrialState.COMPLETE, TrialState.PRUNED)
 SEARCH_FILE = "searched.yml"
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -58,7 +60,13 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
     try:
         while method := _next(studies, n_trials):
             objective = _Objective(plan, method, folder)
-            studies[method].optimize(objective, n_trials=1, catch=(Exception,))
+            try:
+                studies[method].optimize(objective, n_trials=1, catch=(Exception,))
+            except ValueError as error:  # of what Optuna does with the result: the trial is no longer ours
+                console.print(
+                    f"{method}: a trial was taken for dead by another process, which repeats it. {escape(str(error))}"
+                )
+                continue
             _write(studies, folder)
             _print(method, studies[method], console)
         _write(studies, folder)
@@ -102,6 +110,7 @@ def _next(studies: dict[str, optuna.Study], n_trials: int) -> str | None:
         for method, study in studies.items():
             with no_experimental_warning():
                 optuna.storages.fail_stale_trials(study)
+            _repeat_interrupted(study)
             trials[method] = study.get_trials(deepcopy=False)
         taken = {
             method: sum(_counts(trial) or trial.state == TrialState.RUNNING for trial in trials[method]) for method in trials
@@ -113,11 +122,22 @@ def _next(studies: dict[str, optuna.Study], n_trials: int) -> str | None:
         time.sleep(SECONDS_BETWEEN_LOOKS)  # the last trials are under way in other processes
 
 
+def _repeat_interrupted(study: optuna.Study) -> None:
+    """Put trials that were interrupted back into the queue, with the settings and the runs that they had."""
+    trials = study.get_trials(deepcopy=False)
+    repeated = {trial.user_attrs[REPEATS] for trial in trials if REPEATS in trial.user_attrs}
+    for trial in trials:
+        if trial.state == TrialState.FAIL and not _counts(trial) and trial.number not in repeated:
+            begun_as = trial.user_attrs.get(BEGUN_AS, trial.number)
+            study.enqueue_trial(trial.params, {**trial.user_attrs, REPEATS: trial.number, BEGUN_AS: begun_as})
+
+
 class _Objective:
     """The mean score of a method's runs with a trial's settings."""
 
     def __init__(self, plan: Plan, method: str, folder: Path) -> None:
         self._runs = [run for run in plan.runs if run.method == method]
+        self._n_envs = len({run.env for run in self._runs})
         self._space = plan.search[method]
         self._folder = folder
 
@@ -132,10 +152,11 @@ class _Objective:
 
     def _score(self, trial: optuna.Trial) -> float:
         options = {name: _suggest(trial, name, values) for name, values in self._space.items()}
+        number = trial.user_attrs.get(BEGUN_AS, trial.number)
         scores: list[float] = []
         for run in sorted(self._runs, key=lambda run: run.seed):
             of_trial = dataclasses.replace(
-                run, hyperparams=replace_options(run.hyperparams, options), cell={"trial": trial.number}, base={"trial": None}
+                run, hyperparams=replace_options(run.hyperparams, options), cell={"trial": number}, base={"trial": None}
             )
             try:
                 record = train(of_trial, self._folder / "runs" / of_trial.key)
@@ -145,9 +166,19 @@ class _Objective:
             if not math.isfinite(scores[-1]):
                 raise ValueError(f"{of_trial.key} has returns that are not finite")
             trial.report(float(np.mean(scores)), len(scores))
-            if len(scores) < len(self._runs) and trial.should_prune():
+            if self._n_envs <= len(scores) < len(self._runs) and _is_bad(trial, len(scores), float(np.mean(scores))):
                 raise optuna.TrialPruned
         return float(np.mean(scores))
+
+
+def _is_bad(trial: optuna.Trial, n_runs: int, score: float) -> bool:
+    """
+    Whether a trial is below the median of the others after as many runs.
+
+    Optuna's ``MedianPruner`` takes the best that a trial has reported so far, which is that of the easiest environment.
+    """
+    others = trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return len(others) >= N_RANDOM and score < np.median([other.intermediate_values[n_runs] for other in others])
 
 
 def _suggest(trial: optuna.Trial, name: str, values: Any) -> Any:
@@ -164,11 +195,8 @@ def _open(plan: Plan, method: str, storage: optuna.storages.RDBStorage) -> optun
         direction="maximize",
         load_if_exists=True,
         sampler=optuna.samplers.TPESampler(n_startup_trials=N_RANDOM),
-        # Not before every environment has been seen: one alone says little about the others.
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=N_RANDOM, n_warmup_steps=len({run.env for run in plan.runs})),
     )
-    # The settings that the file starts from come first, and again when they were interrupted.
-    if not any(BASE in trial.user_attrs and (_counts(trial) or not trial.state.is_finished()) for trial in study.trials):
+    if not any(BASE in trial.user_attrs for trial in study.trials):  # the settings that the file starts from come first
         run = next(run for run in plan.runs if run.method == method)
         base = {option: get_option(run.hyperparams, option) for option in plan.search[method]}
         allowed = {option: value for option, value in base.items() if _allows(plan.search[method][option], value)}

@@ -142,14 +142,14 @@ class Supervisor:
         self.workers.append(self._start_worker())
         if worker.run is None:
             return []
-        try:
-            if self._deaths[key] < MAX_DEATHS:
-                self.queue.release(worker.trial_id)
+        is_over = self._deaths[key] >= MAX_DEATHS
+        why = f"its worker {died}" + (f"; {MAX_DEATHS} have ended in this run" if is_over else "")
+        with contextlib.suppress(*DATABASE_ERRORS):  # it will be missed when its signs of life are
+            if is_over:
+                self.queue.fail(worker.trial_id, why)
             else:
-                self.queue.fail(worker.trial_id, f"Its worker {died}, {MAX_DEATHS} times in a row.")
-        except DATABASE_ERRORS:
-            pass  # it will be missed when its signs of life are
-        return [News("died", worker.run, {"why": f"its worker {died}"})]
+                self.queue.release(worker.trial_id)
+        return [News("failed" if is_over else "died", worker.run, {"why": why})]
 
 
 def _how_it_died(exitcode: int | None) -> str:

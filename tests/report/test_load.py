@@ -1,10 +1,13 @@
 """What is read from a study's folder: plans, records, and records that are damaged."""
 
+import json
+import re
+
 import pytest
 import yaml
 
 from sb3_span.report.load import load_study
-from sb3_span.report.sections import progress
+from sb3_span.report.sections import progress, status_section
 from tests.report.studies import write_run
 
 HYPERPARAMS = {"policy": "MlpPolicy", "n_timesteps": 50000}
@@ -24,7 +27,7 @@ def write_plan(folder, methods, seeds):
 def test_without_a_plan_everything_found_is_the_study(folder):
     study = load_study(folder)
     assert study.methods == ["span", "mlp"]
-    assert progress(study) == "The study is finished: all of its 24 runs are in this report."
+    assert progress(study) == "Found: 24 runs that are finished, 0 part of the way."
     assert "no study.yml" in study.remarks[0]
 
 
@@ -41,7 +44,7 @@ def test_unfinished_and_just_started_runs(folder):
     write_run(folder, "CartPole-v1", "span", 6, [20] * 3, steps=50000)
     write_run(folder, "CartPole-v1", "span", 7, [], steps=50000)
     study = load_study(folder)
-    assert (study.n_finished, len(study.runs)) == (24, 25)
+    assert len(study.runs) == 25
     assert "Finished: 24 of 32 runs; part of the way: 1; no evaluation yet: 7." in progress(study)
 
 
@@ -54,7 +57,24 @@ def test_damaged_records_are_listed_and_the_others_reported(folder):
     assert len(study.runs) == 22
     assert "runs/CartPole-v1__span__seed0/evaluations.csv, line 12" in study.broken["CartPole-v1__span__seed0"]
     assert str(folder) not in study.broken["CartPole-v1__span__seed0"]
-    assert "run.json has no method, seed" in study.broken["CartPole-v1__mlp__seed1"]
+    assert "run.json has no key, not a word" in study.broken["CartPole-v1__mlp__seed1"]
+
+
+@pytest.mark.parametrize("name, value", [("seed", "3"), ("eval_freq", None), ("algo", 3)])
+def test_settings_of_the_wrong_kind(folder, name, value):
+    file = folder / "runs" / "CartPole-v1__span__seed0" / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
+    study = load_study(folder)
+    assert len(study.runs) == 23
+    assert re.search(rf"run.json has .*{name}, not a", study.broken["CartPole-v1__span__seed0"])
+
+
+def test_runs_outside_the_plan_do_not_count_for_it(folder):
+    write_plan(folder, ["span", "mlp", "mlp-large"], seeds=4)
+    study = load_study(folder)
+    assert len(study.runs) == 24 and len(study.unplanned) == 8
+    assert "not finished. Finished: 16 of 24 runs; part of the way: 0; no evaluation yet: 8." in progress(study)
+    assert "Is not in the plan, and reported too: CartPole-v1__span__seed5" in status_section(study).points
 
 
 def test_failed_runs_are_listed_with_their_error(folder):

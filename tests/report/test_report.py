@@ -1,5 +1,6 @@
 """``sb3-span report``: what is written, and how it reads."""
 
+import math
 import re
 import shutil
 import sys
@@ -68,7 +69,7 @@ def test_the_same_records_give_the_same_report(whole, capsys):
     stale = folder / "report" / "figures" / "curves_Hopper-v5.png"
     stale.touch()
     assert report(folder) == files
-    assert "The study is finished: all of its 26 runs are in this report." in capsys.readouterr().out
+    assert "Found: 26 runs that are finished, 0 part of the way." in capsys.readouterr().out
 
 
 def test_page_needs_nothing_else(whole):
@@ -111,6 +112,39 @@ def test_one_seed_is_reported_and_nothing_is_concluded(tmp_path):
     assert "better" not in text.replace("Nothing is called better or worse", "").replace("higher is better", "")
 
 
+def test_returns_that_are_no_numbers(tmp_path):
+    for seed in range(5):
+        write_run(tmp_path, "CartPole-v1", "span", seed, [500, math.nan if seed == 4 else 500])
+        write_run(tmp_path, "CartPole-v1", "mlp", seed, [20 + seed, 20 + seed])
+    text = report(tmp_path)["report.md"].decode()
+    assert "- Has returns that are no numbers: CartPole-v1__span__seed4" in text
+    assert "by final returns in 1 environment: not a number in 1." in text
+    assert "inside the noise" not in text
+
+
+def test_the_papers_figures_only_beside_their_like(tmp_path):
+    """Hopper-v5 is SAC's in the paper, and its aggregate is over seven environments."""
+    for env in ("Hopper-v5", "CartPole-v1"):
+        for method in ("span", "mlp"):
+            write_run(tmp_path, env, method, 0, [400] * 10)
+    text = report(tmp_path)["report.md"].decode()
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert any("*paper" in row for row in rows if row.startswith("| CartPole-v1"))
+    others = [row for row in rows if row.startswith(("| Hopper-v5", "| aggregate"))]
+    assert others and not any("*paper" in row for row in others)
+    assert "The paper trained Hopper-v5 with another algorithm: its figures are left out there." in text
+
+
+def test_a_report_that_fails_leaves_the_old_one(folder, monkeypatch):
+    old = folder / "report" / "tables" / "iqm.csv"
+    old.parent.mkdir(parents=True)
+    old.write_text("old")
+    monkeypatch.setattr("sb3_span.report.command.build_sections", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        report(folder)
+    assert list((folder / "report").rglob("*.*")) == [old] and old.read_text() == "old"
+
+
 def test_one_method_alone(tmp_path):
     for seed in range(5):
         write_run(tmp_path, "CartPole-v1", "span", seed, [500] * 10)
@@ -135,8 +169,8 @@ def test_nothing_finished_yet(tmp_path, capsys):
     for method in ("span", "mlp"):
         write_run(tmp_path, "CartPole-v1", method, 0, [30, 30], steps=100000)
     text = report(tmp_path)["report.md"].decode()
-    assert "The study is not finished. Finished: 0 of 2 runs;" in text
-    assert "The study is not finished. Finished: 0 of 2 runs;" in capsys.readouterr().out
+    assert "Found: 0 runs that are finished, 2 part of the way." in text
+    assert "Found: 0 runs that are finished, 2 part of the way." in capsys.readouterr().out
     # 10 % of the budget was reached, 25 % was not.
     assert "| CartPole-v1 | SPAN | 30<br>*paper 247 ± 141* | -<br>*paper 359 ± 153* |" in text
 

@@ -259,6 +259,11 @@ def test_gathering_from_several_machines(tmp_path, capsys):
     output = capsys.readouterr().out
     assert "evaluations.csv, line 3: half written" in output and "1 left out" in output
     assert_complete(together, *runs)
+    # One that is damaged where they are gathered is replaced.
+    path = together / "runs" / runs[2].key / "evaluations.csv"
+    path.write_text(path.read_text()[:-5])
+    main(["study", "gather", str(machines[1]), "--folder", str(together)])
+    assert_complete(together, *runs)
 
 
 def test_gathering_a_study_that_has_grown(tmp_path, capsys):

@@ -137,6 +137,8 @@ def test_the_resolved_study_stands_alone(read, tmp_path):
         ({"name": None}, "name is None; a word is needed"),
         ({"environments": {}}, "environments is empty"),
         ({"methods": {}}, "methods is empty"),
+        ({"methods": {64: {}}}, "methods has the key 64; a word is needed. Put it in quotes"),
+        ({"grid": {3: [1]}}, "grid has the key 3; a word is needed"),
         ({"seeds": [0, False]}, r"seeds is \[0, False\]"),
         ({"gym_packages": [5]}, r"gym_packages is \[5\]"),
         ({"grid": {"n_epochs": [1]}, "search": {"span": {"n_epochs": [1, 2]}}}, "remove 'grid' or 'search'"),

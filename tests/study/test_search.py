@@ -68,13 +68,15 @@ def test_trials_of_each_method(tmp_path, capsys):
     )
 
 
-def test_bad_trials_are_given_up_on(tmp_path, monkeypatch):
+@pytest.mark.parametrize("begins", ["badly", "well"])
+def test_bad_trials_are_given_up_on(begins, tmp_path, monkeypatch):
     """After the first trials, one that does worse than the others' median on all environments gets no second seed."""
     trained = []
 
     def train(run, folder):
         trained.append(run.key)
-        returns = np.full((2, 2), 20.0 if len(trained) > 4 * search.N_RANDOM else 400.0)
+        is_bad = len(trained) > 4 * search.N_RANDOM and (run.env == "Acrobot-v1" or begins == "badly")
+        returns = np.full((2, 2), (20.0 if is_bad else 400.0) if run.env == "CartPole-v1" else -500.0 if is_bad else -100.0)
         return dataclasses.make_dataclass("Record", ["returns"])(returns)
 
     monkeypatch.setattr(search, "train", train)
@@ -88,10 +90,12 @@ def test_bad_trials_are_given_up_on(tmp_path, monkeypatch):
 
 
 def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
-    """Training that breaks is a trial's result; one that was interrupted is not, and is made up for."""
-    outcomes = iter([KeyboardInterrupt(), ValueError("broke"), math.nan, 100.0, 100.0])
+    """Training that breaks is a trial's result; one that was interrupted is not, and is repeated with its runs."""
+    outcomes = iter([KeyboardInterrupt(), ValueError("broke"), math.nan, 100.0, KeyboardInterrupt(), 100.0, 100.0])
+    keys = []
 
     def train(run, folder):
+        keys.append(run.key)
         outcome = next(outcomes)
         if isinstance(outcome, BaseException):
             raise outcome
@@ -99,11 +103,17 @@ def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
 
     monkeypatch.setattr(search, "train", train)
     file = write(tmp_path, search={"span": STUDY["search"]["span"]})
-    with pytest.raises(KeyboardInterrupt):
-        search.run_search(file, tmp_path / "found", 3)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            search.run_search(file, tmp_path / "found", 3)
     search.run_search(file, tmp_path / "found", 3)
     found = rows(tmp_path / "found")
-    assert [row["state"] for row in found] == ["fail", "fail", "fail", "complete"]
+    assert [row["state"] for row in found] == ["fail", "fail", "fail", "fail", "complete"]
+    assert found[3]["learning_rate"] == found[4]["learning_rate"]
+    assert keys == [
+        f"CartPole-v1__span__trial={i}__seed{seed}"
+        for i, seed in [(0, 100)] * 2 + [(2, 100), (3, 100), (3, 101)] + [(3, 100), (3, 101)]
+    ]
     assert not found[0]["error"] and "seed100: ValueError('broke')" in found[1]["error"] and "not finite" in found[2]["error"]
     # The file's own settings come first, and were interrupted: they come again.
     assert found[0]["learning_rate"] == found[1]["learning_rate"] == "0.001" != found[2]["learning_rate"]
@@ -174,3 +184,22 @@ def test_nothing_to_search(tmp_path):
         search.run_search(write(tmp_path, search={}), tmp_path / "found", 1)
     with pytest.raises(ValueError, match="--trials is 0; at least 1 is needed"):
         search.run_search(write(tmp_path), tmp_path / "found", 0)
+
+
+def test_a_trial_that_another_process_took_for_dead(tmp_path, monkeypatch, capsys):
+    """As after a suspend: the result comes too late, the trial is repeated and the search goes on."""
+    record = dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 100.0))
+    times = []
+
+    def train(run, folder):
+        if not times:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'found' / 'search.db'}")
+            (trial,) = optuna.load_study(study_name="search-span", storage=storage).trials
+            storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
+        times.append(run.key)
+        return record
+
+    monkeypatch.setattr(search, "train", train)
+    search.run_search(write(tmp_path, search={"span": STUDY["search"]["span"]}), tmp_path / "found", 1)
+    assert [row["state"] for row in rows(tmp_path / "found")] == ["fail", "complete"]
+    assert "a trial was taken for dead by another process" in capsys.readouterr().out
