@@ -66,16 +66,16 @@ def main(arguments: list[str] | None = None) -> None:
     export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
     export.add_argument(
         "model",
-        type=Path,
         nargs="?",
-        help="a model's zip, or its folder (Zoo, study); loading it can run code: trusted files only",
+        help="a model's zip, its folder (Zoo, study), or an agent of examples/agents; loading can run code: trust it",
     )
     export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
     export.add_argument("--output", type=Path, required=True, help="folder for the result")
     export.add_argument(
-        "--vecnormalize", type=Path, help="VecNormalize's file; default: the one in the Zoo's or study's folder"
+        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's file, or none; default: that of the model's folder"
     )
     export.add_argument("--env", help="environment to check the result with; default: the Zoo's or study's")
+    export.add_argument("--name", default="policy", help="what files, functions and macros of C are called after")
     export.add_argument("--int8", action="store_true", help="C with weights in bytes: smaller, but less exact")
     export.add_argument("--report", action="store_true", help="no model: what SPAN and MLP need on a small device, as a table")
     export.add_argument(
@@ -263,7 +263,7 @@ def _export(args: argparse.Namespace) -> None:
     else:
         from sb3_span.deploy.command import export_model
 
-        export_model(args.model, args.format, args.output, args.vecnormalize, args.env, args.int8)
+        export_model(args.model, args.format, args.output, args.vecnormalize, args.env, args.int8, args.name)
 
 
 def _hvac_train(args: argparse.Namespace) -> None:

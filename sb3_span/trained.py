@@ -6,20 +6,25 @@ Loading a ``vecnormalize.pkl`` unpickles, which can run any code: only for files
 
 import json
 import pickle
+import re
 from pathlib import Path
 
+import gymnasium as gym
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
 MODEL, NORMALIZATION, STUDY_RUN = "model.zip", "vecnormalize.pkl", "run.json"
+NONE = "none"
+# Where the agents that come with a clone of the repository are.
+AGENTS = Path("examples/agents")
 
 
-def load_vecnormalize(file: Path) -> VecNormalize:
+def load_vecnormalize(file: Path | str) -> VecNormalize:
     """
     :param file: What ``VecNormalize.save`` wrote
     """
     try:
-        with file.open("rb") as stream:
+        with Path(file).open("rb") as stream:
             loaded = pickle.load(stream)
     except FileNotFoundError:
         raise ValueError(f"There is no {file}.") from None
@@ -55,14 +60,27 @@ def find_model(path: Path) -> Path:
     raise ValueError(f"{path} has {found}. Name the zip that model.save has written, or the folder of one run.")
 
 
-def find_vecnormalize(file: Path) -> Path | None:
+def find_vecnormalize(file: Path, given: Path | None = None) -> Path | None:
     """
     :param file: A model's zip
+    :param given: VecNormalize's file as the user has named it, or the word "none"; None to look for it
     :return: VecNormalize's file: beside the model in a study's run, in a subfolder with the environment's name in the Zoo
     """
+    if given is not None:
+        return None if str(given) == NONE else given
+    beside = file.parent / NORMALIZATION
     env_id = find_env_id(file)
-    places = [file.parent / env_id / NORMALIZATION] if env_id else []
-    return next((place for place in [*places, file.parent / NORMALIZATION] if place.is_file()), None)
+    in_zoo = file.parent / env_id / NORMALIZATION if env_id else None
+    if in_zoo is not None and in_zoo.is_file():
+        return in_zoo
+    if not beside.is_file():
+        return None
+    if not (file.parent / STUDY_RUN).is_file():
+        raise ValueError(
+            f"{beside} lies beside {file.name}, and nothing tells whether the model was trained with it. If it was, give "
+            f"--vecnormalize {beside}; if not, --vecnormalize {NONE}."
+        )
+    return beside
 
 
 def find_env_id(file: Path) -> str | None:
@@ -81,3 +99,42 @@ def find_env_id(file: Path) -> str | None:
     # The Zoo keeps the settings in <folder>/<env>/config.yml.
     configs = sorted(file.parent.glob("*/config.yml"))
     return configs[0].parent.name if len(configs) == 1 else None
+
+
+def find_agent(name: str) -> Path:
+    """
+    :param name: A file, the folder of a study's run or of the RL Zoo, or the short name of an agent in ``examples/agents``,
+        such as ``cartpole``
+    :return: The file
+    """
+    path = Path(name)
+    agents = {file.stem.rpartition("-v")[0].lower(): file for file in sorted(AGENTS.glob("*.zip"))}
+    try:
+        if path.exists():
+            return find_model(path)
+    except ValueError:
+        if name.lower() not in agents:  # a folder of that name, such as one with exported code, does not hide the agent
+            raise
+    if name.lower() in agents:
+        return agents[name.lower()]
+    known = f"choose one of {list(agents)}" if agents else f"there is no {AGENTS} here, as in a clone of the repository"
+    raise ValueError(f"{name!r} is neither a file nor the name of an agent: {known}, or name a file that model.save wrote.")
+
+
+def env_id_of(path: Path) -> str | None:
+    """
+    The environment that a file was trained on, as far as the folder of its run or its name tells: ``CartPole-v1.zip``, or
+    any file in a folder of the RL Zoo, such as ``CartPole-v1_2/best_model.zip``.
+
+    :param path: A model's file
+    """
+    return find_env_id(path) or env_id_in(path.stem) or env_id_in(path.absolute().parent.name)
+
+
+def env_id_in(text: str) -> str | None:
+    """
+    :param text: The name of a file or a folder, such as the RL Zoo's ``CartPole-v1_2``
+    :return: The registered environment that it begins with; None if there is none
+    """
+    match = re.match(r"[\w-]+-v\d+", text)
+    return match[0] if match and match[0] in gym.registry else None

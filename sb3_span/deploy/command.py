@@ -2,62 +2,55 @@
 
 from pathlib import Path
 
-import gymnasium as gym
-from gymnasium import spaces
-from stable_baselines3.common.preprocessing import is_image_space
-
-from sb3_span.deploy.export import export_c, export_onnx
+from sb3_span.deploy.export import export_c, export_onnx, recording_problem
 from sb3_span.deploy.load import load_trained
+from sb3_span.trained import env_id_of, find_agent
 
 
 def export_model(
-    model: Path, form: str, output: Path, vecnormalize: Path | None = None, env: str | None = None, int8: bool = False
+    model: str,
+    form: str,
+    output: Path,
+    vecnormalize: Path | None = None,
+    env: str | None = None,
+    int8: bool = False,
+    name: str = "policy",
 ) -> None:
     """
     Export a trained policy and print what the check has found.
 
-    :param model: A model's zip, or a folder of the Zoo or of a study's run; unpickled, so it has to be one that you trust
+    :param model: A model's zip, a folder of the Zoo or of a study's run, or the short name of an agent in ``examples/agents``;
+        unpickled, so it has to be one that you trust
     :param form: "c" or "onnx"
     :param output: Folder for the result
-    :param vecnormalize: File with VecNormalize's statistics; None takes the one in the Zoo's or study's folder
+    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one in the Zoo's or study's
+        folder
     :param env: The environment to record observations from; None takes the Zoo's or study's
     :param int8: Store the weights of C code in bytes
+    :param name: What the files, functions and macros of C code are called after
     """
     if int8 and form != "c":
         raise ValueError("--int8 is for --format c; the weights of ONNX are floats.")
-    trained = load_trained(model, vecnormalize)
-    if env is None and trained.env_id is None:
+    if name != "policy" and form != "c":
+        raise ValueError("--name is for --format c; an ONNX file may be renamed.")
+    file = find_agent(model)
+    trained = load_trained(file, vecnormalize)
+    known = trained.env_id or env_id_of(file)
+    if env is None and known is None:
         print(
             "The environment is not known: checking with random observations only. Name it with --env to check with its own."
         )
-    elif problem := _problem(env or trained.env_id, trained.policy.observation_space):
+    elif problem := recording_problem(env or str(known), trained.policy.observation_space):
         if env is not None:
             raise ValueError(f"--env {env}: {problem}")
         print(f"Checking with random observations only: {problem}")
     else:
-        env = env or trained.env_id
+        env = env or known
     if form == "c":
-        verification = export_c(trained.policy, output, trained.vecnormalize, env, int8)
+        verification = export_c(trained.policy, output, trained.vecnormalize, env, int8, name)
     else:
         verification = export_onnx(trained.policy, output, trained.vecnormalize, env)
     normalized = " with its VecNormalize statistics" if trained.vecnormalize is not None else ""
-    written = ", ".join(str(output / name) for name in _names(form))
+    files = [f"{name}.h", f"{name}.c"] if form == "c" else ["policy.onnx"]
+    written = ", ".join(str(output / file) for file in files)
     print(f"{type(trained.policy).__name__}{normalized}: {verification}.\nWritten: {written}")
-
-
-def _names(form: str) -> list[str]:
-    return ["policy.h", "policy.c"] if form == "c" else ["policy.onnx"]
-
-
-def _problem(env_id: str | None, observed: spaces.Space) -> str | None:
-    """Why observations cannot be recorded from this environment; None when they can."""
-    assert env_id is not None
-    try:
-        env = gym.make(env_id)
-    except (gym.error.Error, ImportError) as error:
-        return f"{env_id} cannot be made here: {error}"
-    shown = env.observation_space
-    env.close()
-    if shown == observed or (is_image_space(observed) and is_image_space(shown)):
-        return None
-    return f"{env_id} shows {shown}, but the policy observes {observed}; there must have been a wrapper in training."

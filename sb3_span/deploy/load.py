@@ -35,14 +35,15 @@ class Trained:
     env_id: str | None
 
 
-def load_trained(path: Path, vecnormalize: Path | None = None) -> Trained:
+def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
     """
     :param path: A model's zip, or a folder of the Zoo (``logs/sac/Hopper-v5_1``) or of a study's run
-    :param vecnormalize: File with VecNormalize's statistics; None takes the one that lies in the Zoo's or study's folder
+    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one that lies in the Zoo's or
+        study's folder
     """
-    file = find_model(path)
+    file = find_model(Path(path))
     policy = load_policy(file)
-    found = vecnormalize if vecnormalize is not None else find_vecnormalize(file)
+    found = find_vecnormalize(file, vecnormalize)
     return Trained(policy, None if found is None else load_vecnormalize(found), find_env_id(file))
 
 

@@ -16,7 +16,7 @@ RECORDED = TOTAL // 2
 BATCH = 1_000
 ENVIRONMENTS = 10
 # Where a space has no bounds. A bound this large is none: it only says what a float can hold.
-UNBOUNDED, LARGE = 10.0, 1e30
+UNBOUNDED, LARGE, LARGE_INTEGER = 10.0, 1e30, 1e9
 
 
 def make_observations(policy: DeterministicPolicy, env: EnvSpec | str | None, seed: int = 0) -> tuple[list[Observation], int]:
@@ -124,9 +124,10 @@ def _bounds(space: spaces.Box, normalization: Normalization | None) -> tuple[np.
     if normalization is None:
         low, high = -UNBOUNDED * np.ones(space.shape), UNBOUNDED * np.ones(space.shape)
     else:
-        reach = 1.1 * normalization.clip * normalization.std
+        reach = 1.1 * min(normalization.clip, UNBOUNDED) * normalization.std
         low, high = normalization.mean - reach, normalization.mean + reach
-    has_low, has_high = space.low > -LARGE, space.high < LARGE
+    large = LARGE if np.issubdtype(space.dtype, np.floating) else LARGE_INTEGER
+    has_low, has_high = space.low > -large, space.high < large
     # With one bound only, the other end is as far from it as without.
     width = high - low
     low = np.where(has_low, space.low, np.where(has_high, space.high - width, low))

@@ -48,7 +48,7 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
     """
     examples = tuple(th.zeros((2, *shape), dtype=dtype) for shape, dtype in _inputs(policy).values())
     outputs = ["action"] if isinstance(policy.action_space, spaces.Box) else ["action", "scores"]
-    model = trace(_Graph(policy), examples, list(_inputs(policy)), outputs)
+    model = trace(_Graph(policy), examples, [_input_name(name) for name in _inputs(policy)], outputs)
     properties = {
         "producer": f"sb3_span {__version__}",
         "policy": policy.policy_name,
@@ -105,7 +105,10 @@ class OnnxPolicy:
 
     def __call__(self, observation: Observation) -> np.ndarray:
         parts = observation if isinstance(observation, dict) else {NAME: observation}
-        feed = {name: parts[name].astype(th.empty(0, dtype=dtype).numpy().dtype) for name, (_, dtype) in self._inputs.items()}
+        feed = {
+            _input_name(name): parts[name].astype(th.empty(0, dtype=dtype).numpy().dtype)
+            for name, (_, dtype) in self._inputs.items()
+        }
         return np.asarray(self._session.run(["action"], feed)[0])
 
 
@@ -145,6 +148,11 @@ def _inputs(policy: DeterministicPolicy) -> dict[str, tuple[tuple[int, ...], th.
             dtype = th.uint8 if part.dtype == np.uint8 else th.float32
         found[name] = (part.shape, dtype)
     return found
+
+
+def _input_name(key: str) -> str:
+    """An observation's part may have the name of an output; in a graph no two things may."""
+    return f"{NAME}_{key}" if key in ("action", "scores") else key
 
 
 def _remove_traces(model: "onnx.ModelProto") -> None:

@@ -5,6 +5,8 @@ SB3 spreads it over wrappers, policies, actors and distributions. Here it is one
 exports are made.
 """
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,8 +113,23 @@ class DeterministicPolicy(nn.Module):
         :param observation: A batch, as the environment gives it
         :return: Actions, shape (B, *action_space.shape), and scores, shape (B, ...)
         """
-        scores = self.network(preprocess_obs(self._normalize(observation), self.observation_space, self.normalize_images))
+        scores = self.network(self._prepare(observation))
         return self._decode(scores), scores
+
+    def in_double_precision(self) -> Callable[[Observation], np.ndarray]:
+        """From observations to actions as ``predict``, by a network that hardly rounds."""
+        network = copy.deepcopy(self.network).double()
+
+        def act(observation: Observation) -> np.ndarray:
+            with th.no_grad():
+                prepared = self._prepare(as_tensors(observation))
+                wide = {k: v.double() for k, v in prepared.items()} if isinstance(prepared, dict) else prepared.double()
+                return self._decode(network(wide)).numpy()
+
+        return act
+
+    def _prepare(self, observation: th.Tensor | dict[str, th.Tensor]) -> Any:
+        return preprocess_obs(self._normalize(observation), self.observation_space, self.normalize_images)
 
     def _normalize(self, observation: th.Tensor | dict[str, th.Tensor]) -> th.Tensor | dict[str, th.Tensor]:
         if isinstance(observation, dict):
@@ -137,6 +154,12 @@ class DeterministicPolicy(nn.Module):
         if self.squash_output:
             return low + 0.5 * (actions + 1.0) * (high - low)
         return actions.clamp(low, high)
+
+
+def as_tensors(observation: Observation) -> th.Tensor | dict[str, th.Tensor]:
+    if isinstance(observation, dict):
+        return {key: th.as_tensor(value) for key, value in observation.items()}
+    return th.as_tensor(observation)
 
 
 def normalized(observation: th.Tensor, by: Normalization) -> th.Tensor:

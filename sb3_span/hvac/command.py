@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sb3_span.hvac.buildings import DEFAULT, find_site
-from sb3_span.hvac.controllers import MODEL, REFERENCES, load_controller
+from sb3_span.hvac.controllers import REFERENCES, load_controller
 from sb3_span.hvac.energyplus import find_energyplus
 from sb3_span.hvac.env import BuildingEnv
 from sb3_span.hvac.monthly import WHOLE_YEAR, monthly
@@ -17,6 +17,7 @@ from sb3_span.hvac.results import REFERENCE_FOLDER
 from sb3_span.hvac.training import train
 from sb3_span.hvac.years import simulate, write_year, year_file
 from sb3_span.study.records import SETTINGS, read_settings, run_folders
+from sb3_span.trained import MODEL
 
 
 def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, Any], **options: Any) -> bool:

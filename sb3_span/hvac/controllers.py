@@ -1,6 +1,5 @@
 """Who sets the set points: a trained agent, a rule, or nobody, so that they stay where they are."""
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +8,11 @@ from gymnasium.spaces import flatdim
 
 from sb3_span.hvac.buildings import DATA_CENTER, FIVE_ZONE, OUTDOOR
 from sb3_span.hvac.env import BuildingEnv
+from sb3_span.trained import find_model, find_vecnormalize, load_vecnormalize
 from sb3_span.viewing.agents import load_agent
 
 # From the last observation, shape (D,), and the environment, which has it in units, to an action, shape (A,).
 Controller = Callable[[np.ndarray, BuildingEnv], np.ndarray]
-MODEL, NORMALIZATION = "model.zip", "vecnormalize.pkl"
 
 
 def fixed(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
@@ -59,15 +58,14 @@ def load_controller(model: Path) -> Controller:
     """
     A trained agent, which acts without noise. Loading unpickles: only for files that you trust.
 
-    :param model: A file that ``model.save`` wrote, or the folder of a study's run
+    :param model: A file that ``model.save`` wrote, or the folder of a study's run or of the Zoo
     """
-    file = model / MODEL if model.is_dir() else model
+    file = find_model(model)
     if not file.is_file():
         raise ValueError(f"There is no model {file}. Name a file that model.save wrote, or the folder of a finished run.")
     agent = load_agent(file)
-    normalization = None
-    if (path := file.with_name(NORMALIZATION)).is_file():
-        normalization = pickle.loads(path.read_bytes())
+    found = find_vecnormalize(file)
+    normalization = None if found is None else load_vecnormalize(found)
 
     def control(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
         if observation.shape != agent.observation_space.shape:
@@ -76,7 +74,7 @@ def load_controller(model: Path) -> Controller:
                 f"{observation.shape[0]}: evaluate it on a site of the building that it was trained on."
             )
         if normalization is not None:
-            observation = normalization.normalize_obs(observation)
+            observation = np.asarray(normalization.normalize_obs(observation))
         return agent.predict(observation, deterministic=True)[0]
 
     return control

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from sb3_span.files import written_whole
 from sb3_span.machine import machine
 from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
@@ -75,13 +76,11 @@ def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w", newline="") as file:
+    with written_whole(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()})
-    temporary.replace(path)
 
 
 def _ratio(row: dict[str, Any]) -> str:

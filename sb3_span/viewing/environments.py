@@ -33,7 +33,7 @@ def make_envs(model: BaseAlgorithm, env_id: str, n_envs: int, seed: int, vecnorm
     :param vecnormalize: VecNormalize's file, if the agent was trained with one: observations are normalised, rewards are not
     """
     env = make_vec_env(lambda: make_env(env_id), n_envs=n_envs, seed=seed)
-    check_spaces(model, env.observation_space, env_id)
+    check_spaces(model, env, env_id)
     if vecnormalize is None:
         return env
     normalised = load_vecnormalize(vecnormalize)
@@ -42,24 +42,15 @@ def make_envs(model: BaseAlgorithm, env_id: str, n_envs: int, seed: int, vecnorm
     return normalised
 
 
-def check_spaces(model: BaseAlgorithm, space: spaces.Space, env_id: str) -> None:
-    """
-    :param space: What the environment gives to observe
-    """
+def check_spaces(model: BaseAlgorithm, env: gym.Env | VecEnv, env_id: str) -> None:
+    """Refuse an environment of other observations or actions than the agent's."""
+    advice = "Name the environment that it was trained on."
+    space = env.observation_space
     if sorted(space.shape or ()) != sorted(model.observation_space.shape or ()):  # images may have their channels first
-        raise ValueError(
-            f"The agent observes {model.observation_space}, and {env_id} gives {space}. Name the environment that it was "
-            "trained on."
-        )
-
-
-def env_id_in(text: str) -> str | None:
-    """
-    :param text: The name of a file or a folder, such as the RL Zoo's ``CartPole-v1_2``
-    :return: The registered environment that it begins with; None if there is none
-    """
-    match = re.match(r"[\w-]+-v\d+", text)
-    return match[0] if match and match[0] in gym.registry else None
+        raise ValueError(f"The agent observes {model.observation_space}, and {env_id} gives {space}. {advice}")
+    own, wanted = model.action_space, env.action_space
+    if type(own) is not type(wanted) or own.shape != wanted.shape or getattr(own, "n", None) != getattr(wanted, "n", None):
+        raise ValueError(f"The agent's actions are {own}, and {env_id} takes {wanted}. {advice}")
 
 
 _HOPPER = ["thigh", "leg", "foot"]

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_span.policies.budget import count_parameters
-from sb3_span.trained import find_vecnormalize
-from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
+from sb3_span.trained import env_id_of, find_agent, find_vecnormalize
+from sb3_span.viewing.agents import load_agent
 from sb3_span.viewing.environments import action_names, make_envs, observation_names
 from sb3_span.viewing.figure import draw
 from sb3_span.viewing.networks import Network, find_networks
@@ -109,7 +109,7 @@ def plot_file(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", NetworkWarning)
-        figure = plot(load_agent(path), env_id, vecnormalize=vecnormalize or find_vecnormalize(path), **options)
+        figure = plot(load_agent(path), env_id, vecnormalize=find_vecnormalize(path, vecnormalize), **options)
     for warning in caught:
         print(f"Warning: {warning.message}")
     if env_id is None:

@@ -10,8 +10,9 @@ import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from sb3_span.trained import find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import env_id_of, find_agent, load_agent
+from sb3_span.files import written_whole
+from sb3_span.trained import env_id_of, find_agent, find_vecnormalize, load_vecnormalize
+from sb3_span.viewing.agents import load_agent
 from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
 SEED = 2000  # no agent was trained with it
@@ -31,7 +32,7 @@ def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Pat
     """
     seen = load_vecnormalize(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
     observation, _ = env.reset(seed=seed)
-    check_spaces(model, env.observation_space, env.spec.id if env.spec else "the environment")
+    check_spaces(model, env, env.spec.id if env.spec else "the environment")
     state, start = None, np.ones(1, dtype=bool)
     done = False
     while not done:
@@ -87,7 +88,9 @@ def save_gif(model: BaseAlgorithm, env_id: str, path: Path, vecnormalize: Path |
                 frames.append(frame.resize((GIF_WIDTH, round(GIF_WIDTH * frame.height / frame.width))).quantize(64))
     finally:
         env.close()
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=round(1000 * every / fps), loop=0, optimize=True)
+    animation = dict(append_images=frames[1:], duration=round(1000 * every / fps), loop=0, optimize=True)
+    with written_whole(path) as temporary:
+        frames[0].save(temporary, "GIF", save_all=True, **animation)
     return len(frames)
 
 
@@ -112,15 +115,17 @@ def watch(
     :param env_id: The environment; None where the folder or the file's name tells
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
-    :param vecnormalize: VecNormalize's file; None takes the one that lies in the folder of the run
+    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies in the folder of the run
     """
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it must be at least 1. Try 20.")
+    if gif is not None and gif.suffix.lower() != ".gif":
+        raise ValueError(f"--gif is {gif}; only GIFs are drawn. Try {gif.with_suffix('.gif')}.")
     path = find_agent(name)
     env_id = env_id or env_id_of(path)
     if env_id is None:
         raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
-    model, vecnormalize = load_agent(path), vecnormalize or find_vecnormalize(path)
+    model, vecnormalize = load_agent(path), find_vecnormalize(path, vecnormalize)
     if gif is not None:
         print(f"{save_gif(model, env_id, gif, vecnormalize)} frames written to {gif}")
     elif _has_screen():

@@ -7,13 +7,15 @@ import re
 import shutil
 import subprocess
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
+from gymnasium import spaces
 from sb3_contrib import QRDQN, TQC, MaskablePPO
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 from torch import nn
 
 from sb3_span.deploy import export, export_c
@@ -24,7 +26,8 @@ from sb3_span.deploy.policy import DeterministicPolicy
 from sb3_span.deploy.verify import verify
 from sb3_span.policies.extractors import SPANFeaturesExtractor
 from tests.deploy.models import lively
-from tests.policies.models import ALGORITHMS, name
+from tests.policies.envs import ACTIONS, OBSERVATIONS, RandomEnv
+from tests.policies.models import ALGORITHMS, make_model, name
 
 MLP = dict(policy="MlpPolicy", span_arch=None)
 
@@ -107,6 +110,72 @@ def test_vecnormalize_and_recorded_observations(tmp_path):
     assert verification.recorded == TOTAL // 2
     assert "VecNormalize" in (tmp_path / "policy.h").read_text()
     assert "1234.56" in (tmp_path / "policy.c").read_text()
+
+
+class Shifted(gym.ObservationWrapper):
+    def observation(self, observation):
+        return observation + 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: VecFrameStack(make_vec_env("Pendulum-v1"), 3),
+        lambda: VecNormalize(VecFrameStack(make_vec_env("Pendulum-v1"), 2)),
+        lambda: make_vec_env("Pendulum-v1", wrapper_class=Shifted),
+    ],
+    ids=["stacked", "stacked and normalised", "wrapper"],
+)
+def test_environments_that_cannot_be_made_again(make, tmp_path):
+    """Observations are random then."""
+    assert check(lively(SAC, env=make()), tmp_path).recorded == 0
+    with pytest.raises(ValueError, match=r"CartPole-v1 shows Box.*but the policy observes"):
+        export_c(lively(SAC, env=make()), tmp_path, env="CartPole-v1")
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize(
+    "actions", [spaces.MultiDiscrete([1, 3]), spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))], ids=str
+)
+def test_actions_without_a_choice(actions, int8, tmp_path):
+    check(lively(env=RandomEnv(OBSERVATIONS["vector"], actions)), tmp_path, int8=int8)
+
+
+def test_bounds_that_are_none(tmp_path):
+    space = spaces.Box(np.iinfo(np.int64).min, np.iinfo(np.int64).max, (3,), np.int64)
+    check(make_model(PPO, RandomEnv(space, ACTIONS["box"]), learn=False), tmp_path)
+    check(lively(SAC, env=VecNormalize(make_vec_env("Pendulum-v1"), clip_obs=np.inf)), tmp_path)
+
+
+def test_no_closer_to_predict_than_predict_to_itself(tmp_path):
+    """Large observations lose digits of single precision, in predict as in the export."""
+    env = RandomEnv(spaces.Box(-5000, 5000, (6,)), spaces.Box(-1, 1, (2,)))
+    model = make_model(PPO, env, learn=False, span_arch=dict(nmodes=10, nelems=8, slope=8.0))
+    check(model, tmp_path)
+    policy = DeterministicPolicy(model)
+    exact, seen = policy.in_double_precision(), np.random.default_rng(0).uniform(-1, 1, (50, 6)).astype(np.float32)
+    np.testing.assert_allclose(exact(seen), policy.predict(seen), atol=1e-5)
+
+
+def test_several_policies_in_one_program(tmp_path):
+    for word, actions in (("left", "discrete"), ("Right_2", "box")):
+        export_c(lively(actions=actions), tmp_path, name=word)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Right_2.c", "Right_2.h", "left.c", "left.h"]
+    program = """
+        #include "left.h"
+        #include "Right_2.h"
+        int main(void) {
+            float observation[LEFT_OBSERVATION_SIZE] = {0}, action[RIGHT_2_ACTION_SIZE], scores[LEFT_SCORES_SIZE];
+            int32_t choice[LEFT_ACTION_SIZE];
+            left_act(observation, choice);
+            left_scores(observation, scores);
+            Right_2_act(observation, action);
+            return 0;
+        }"""
+    (tmp_path / "main.c").write_text(program)
+    command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "main.c", "left.c", "Right_2.c", "-lm", "-o", "main"]
+    assert subprocess.run(command, cwd=tmp_path).returncode == 0
+    assert subprocess.run([tmp_path / "main"]).returncode == 0
 
 
 def test_wrong_code_is_noticed_and_not_written(tmp_path, monkeypatch):

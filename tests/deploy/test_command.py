@@ -1,6 +1,7 @@
 """``sb3-span export``, as people call it."""
 
 import re
+from pathlib import Path
 
 import pytest
 from stable_baselines3 import PPO, SAC
@@ -32,6 +33,23 @@ def test_vecnormalize_and_environment(tmp_path, capsys):
     assert "with its VecNormalize statistics: 10,000 observations, 5,000 of them recorded" in capsys.readouterr().out
 
 
+def test_statistics_of_nobody_knows_which_model(tmp_path, capsys):
+    """Beside a zip that is not in the folder of a run: they may be another model's."""
+    lively(SAC, env=make_vec_env("Pendulum-v1")).save(tmp_path / "plain.zip")
+    VecNormalize(make_vec_env("Pendulum-v1")).save(str(tmp_path / "vecnormalize.pkl"))
+    export = ["export", str(tmp_path / "plain.zip"), "--output", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match=r"vecnormalize.pkl lies beside plain.zip, and nothing tells .*--vecnormalize none"):
+        main(export)
+    main([*export, "--vecnormalize", "none"])
+    assert "SPANPolicy: 10,000 observations" in capsys.readouterr().out
+
+
+def test_an_agent_of_the_repository(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    main(["export", "cartpole", "--output", str(tmp_path)])
+    assert "5,000 of them recorded from the environment" in capsys.readouterr().out
+
+
 def test_a_run_of_a_study(tmp_path, capsys):
     run = ppo_run()
     train(run, tmp_path / "runs" / "one")
@@ -42,7 +60,9 @@ def test_a_run_of_a_study(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["none.zip"], "There is no"),
+        (["none.zip"], "'none.zip' is neither a file nor the name of an agent"),
+        (["model.zip", "--name", "2nd"], "name is '2nd'; it must be a name in C"),
+        (["model.zip", "--format", "onnx", "--name", "left"], "--name is for --format c"),
         ([], "Name a model to export"),
         (["model.zip", "--report"], "Name a model to export, or --report"),
         (["model.zip", "--format", "onnx", "--int8"], "--int8 is for --format c"),

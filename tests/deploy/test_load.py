@@ -95,6 +95,14 @@ def test_wrong_files(pendulum, tmp_path):
         load_trained(tmp_path / "folder")
 
 
+def test_paths_may_be_strings(pendulum, tmp_path):
+    pendulum.save(tmp_path / "model.zip")
+    pendulum.env.save(str(tmp_path / "normal.pkl"))
+    policy = load_trained(str(tmp_path / "model.zip"), tmp_path / "normal.pkl").policy
+    export_c(policy, str(tmp_path / "out"), vecnormalize=str(tmp_path / "normal.pkl"))
+    assert "VecNormalize" in (tmp_path / "out" / "policy.h").read_text()
+
+
 def test_wrong_vecnormalize(pendulum, tmp_path):
     pendulum.save(tmp_path / "model.zip")
     (tmp_path / "list.pkl").write_bytes(pickle.dumps([1]))
@@ -121,6 +129,13 @@ def test_policies_that_cannot_be_exported(export, kwargs, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         export(lively(**kwargs), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_header_and_source_are_written_together(tmp_path):
+    (tmp_path / "policy.c").mkdir()
+    with pytest.raises(ValueError, match="cannot be written to"):
+        export_c(lively(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.c"]
 
 
 def test_folder_that_cannot_be_written(tmp_path):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from sb3_contrib import QRDQN
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
@@ -12,6 +13,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from sb3_span.deploy import export_onnx
 from sb3_span.deploy.observations import TOTAL
 from tests.deploy.models import lively
+from tests.policies.envs import ACTIONS, RandomEnv
 from tests.policies.models import name
 
 onnx = pytest.importorskip("onnx", reason="ONNX export needs the extra 'deploy'")
@@ -30,6 +32,13 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX export needs the e
 )
 def test_policies(algo, observations, actions, tmp_path):
     assert export_onnx(lively(algo, observations, actions), tmp_path).observations == TOTAL
+
+
+def test_parts_of_an_observation_with_the_names_of_outputs(tmp_path):
+    space = spaces.Dict(action=spaces.Box(-1, 1, (2,)), scores=spaces.Box(-1, 1, (1,)), position=spaces.Box(-1, 1, (3,)))
+    export_onnx(lively(env=RandomEnv(space, ACTIONS["discrete"])), tmp_path)
+    graph = onnx.load(tmp_path / "policy.onnx").graph
+    assert {entry.name for entry in graph.input} == {"observation_action", "observation_scores", "position"}
 
 
 def test_mlp(tmp_path):

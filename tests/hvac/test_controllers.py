@@ -32,5 +32,7 @@ def test_office_rule():
 
 
 def test_a_model_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match="There is no model"):
+    with pytest.raises(ValueError, match=r"has no model\. Name the zip"):
         load_controller(tmp_path)
+    with pytest.raises(ValueError, match="There is no model"):
+        load_controller(tmp_path / "model.zip")

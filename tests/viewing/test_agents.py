@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sb3_span.policies.registry import supported_algorithms
+from sb3_span.trained import env_id_of, find_agent
 from sb3_span.viewing import load_agent
-from sb3_span.viewing.agents import env_id_of, find_agent
 from tests.policies.envs import ACTIONS, OBSERVATIONS, RandomEnv
 
 
@@ -40,6 +40,10 @@ def test_short_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_agent("lunarlander").name == "LunarLander-v3.zip"
     assert find_agent("CartPole").samefile(folder / "CartPole-v1.zip")
+    (tmp_path / "cartpole").mkdir()  # such as one with exported code
+    assert find_agent("cartpole").samefile(folder / "CartPole-v1.zip")
+    (tmp_path / "cartpole" / "model.zip").touch()
+    assert find_agent("cartpole").samefile(tmp_path / "cartpole" / "model.zip")
     with pytest.raises(ValueError, match=r"'pong' is neither a file nor .*: choose one of \['cartpole', 'lunarlander'\]"):
         find_agent("pong")
     monkeypatch.chdir(folder)

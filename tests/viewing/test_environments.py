@@ -4,11 +4,11 @@ import gymnasium as gym
 import pytest
 from gymnasium import spaces
 
+from sb3_span.trained import env_id_in
 from sb3_span.viewing.environments import (
     ACTIONS,
     OBSERVATIONS,
     action_names,
-    env_id_in,
     make_env,
     observation_names,
 )

@@ -14,8 +14,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
 from sb3_span.policies.budget import count_parameters
+from sb3_span.trained import AGENTS, env_id_of
 from sb3_span.viewing import load_agent, returns
-from sb3_span.viewing.agents import AGENTS, env_id_of
 from sb3_span.viewing.environments import make_env
 from sb3_span.viewing.plotting import _visited
 from sb3_span.viewing.watching import play
@@ -97,6 +97,10 @@ def test_normalised_observations(tmp_path, capsys, monkeypatch):
 def test_errors(model, tmp_path):
     with pytest.raises(SystemExit, match=r"The agent observes .*and Acrobot-v1 gives .*Name the environment"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "Acrobot-v1", "--gif", str(tmp_path / "agent.gif")])
+    with pytest.raises(SystemExit, match=r"The agent's actions are .*and InvertedPendulum-v5 takes .*Name the environment"):
+        main(["watch", str(tmp_path / "model.zip"), "--env", "InvertedPendulum-v5"])
+    with pytest.raises(SystemExit, match=r"--gif is .*agent.mp4; only GIFs are drawn. Try .*agent.gif"):
+        main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--gif", str(tmp_path / "agent.mp4")])
     with pytest.raises(SystemExit, match="There is no environment 'nowhere:Foo-v0': No module named 'nowhere'"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "nowhere:Foo-v0"])
     with pytest.raises(SystemExit, match=r"sb3-span watch: The name of .*model.zip does not tell the environment"):
