@@ -140,6 +140,11 @@ def load_study(folder: Path) -> Study:
             continue
         if len(run.steps):
             runs.append(run)
+    if not runs and broken:
+        name, error = next(iter(broken.items()))
+        raise ValueError(
+            f"No run in {folder / 'runs'} can be reported; {len(broken)} cannot be read, the first being {name}: {error}"
+        )
     if not runs:
         raise ValueError(f"None of the {len(folders)} runs in {folder / 'runs'} has an evaluation yet. Try again later.")
     described: list[Any] = [*(plan.runs if plan else []), *runs]

@@ -38,8 +38,14 @@ def folder(tmp_path):
         key = f"{DEFAULT}__{method}__seed{seed}"
         run = tmp_path / "runs" / key
         run.mkdir(parents=True)
-        settings = {"key": key, "env": DEFAULT, "method": method, "seed": seed, "steps": 2 * YEAR, "n_eval_episodes": 1}
-        settings |= {"n_parameters": 15859, "machine": {"processor": "a slow one"}}
+        settings = {"key": key, "env": DEFAULT, "method": method, "seed": seed, "steps": 2 * YEAR}
+        settings |= {
+            "algo": "sac",
+            "eval_freq": YEAR,
+            "n_eval_episodes": 1,
+            "n_parameters": 15859,
+            "machine": {"processor": "a slow one"},
+        }
         (run / "run.json").write_text(json.dumps(settings))
         write_evaluations(run, [[YEAR, 60.0, -1000.0], [2 * YEAR, 360.0, -500.0]])
         write_year(make_year(0.1, power, -0.1), run / year_file(DEFAULT))

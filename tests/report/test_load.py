@@ -97,3 +97,12 @@ def test_folders_without_results(tmp_path):
     write_run(tmp_path, "CartPole-v1", "span", 0, [], steps=50000)
     with pytest.raises(ValueError, match=r"None of the 1 runs in .* has an evaluation yet"):
         load_study(tmp_path)
+
+
+def test_nothing_that_can_be_read(tmp_path):
+    path = write_run(tmp_path, "CartPole-v1", "span", 0, [500])
+    (path / "run.json").write_text("{}")
+    with pytest.raises(
+        ValueError, match=r"No run in .*runs can be reported; 1 cannot be read, the first being CartPole-v1__span__seed0"
+    ):
+        load_study(tmp_path)
