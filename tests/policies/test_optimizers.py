@@ -209,7 +209,7 @@ def test_groups_of_ones_own_are_for_a_scale_of_one():
 def test_a_copy_still_scales(duplicate):
     params = [th.nn.Parameter(th.ones(2)) for _ in range(2)]
     optimizer = th.optim.SGD(params, lr=0.1)
-    scale_learning_rates(optimizer, {params[0]: "coefficients"}, read_lr_scale(dict(coefficients=3)))
+    scale_learning_rates(optimizer, {params[0]: "coefficients", params[1]: "head"}, read_lr_scale(dict(coefficients=3)))
     calls = []
     optimizer = duplicate(optimizer)
     optimizer.register_step_pre_hook(lambda *args: calls.append(args))
