@@ -138,16 +138,19 @@ def draw_settings(path: Path) -> None:
     envs = [env for env in studies["tuned"].envs if all(studies[name].finished(env, method) for name, method, _ in curves)]
     figure, axes = plt.subplots(1, len(envs), figsize=(4 * len(envs), 3.4), layout="constrained", squeeze=False)
     for ax, env in zip(axes[0], envs, strict=True):
+        highest = -np.inf
         for name, method, style in curves:
             label, color = METHODS[method.removesuffix("-tuned")]
             runs = studies[name].finished(env, method)
             returns = np.array([run.means for run in runs])
+            highest = max(highest, returns.max())
             steps = runs[0].steps / 1000
             settings = "the paper's settings" if name == "evidence" else "tuned"
             ax.fill_between(steps, *np.quantile(returns, [0, 1], axis=0), color=color, alpha=0.08, linewidth=0)
             ax.plot(steps, returns.mean(axis=0), color=color, linewidth=2, linestyle=style, label=f"{label}, {settings}")
         low, solved = random_scores()[env], gym.spec(env).reward_threshold
-        ax.set_ylim(bottom=max(ax.get_ylim()[0], low - (solved - low) / 2))
+        # The depths of the first evaluations are not what matters.
+        ax.set_ylim(max(ax.get_ylim()[0], low - (solved - low) / 2), highest + 0.05 * (solved - low))
         ax.set_title(env, fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel("thousand steps")
