@@ -141,9 +141,9 @@ def load_study(folder: Path) -> Study:
         if len(run.steps):
             runs.append(run)
     if not runs and broken:
-        name, error = next(iter(broken.items()))
+        name, why = next(iter(broken.items()))
         raise ValueError(
-            f"No run in {folder / 'runs'} can be reported; {len(broken)} cannot be read, the first being {name}: {error}"
+            f"No run in {folder / 'runs'} can be reported; {len(broken)} cannot be read, the first being {name}: {why}"
         )
     if not runs:
         raise ValueError(f"None of the {len(folders)} runs in {folder / 'runs'} has an evaluation yet. Try again later.")
