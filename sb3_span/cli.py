@@ -47,7 +47,10 @@ def main(arguments: list[str] | None = None) -> None:
     plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
     plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
     plot.add_argument(
-        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's statistics, if not in the run's folder"
+        "--vecnormalize",
+        type=Path,
+        metavar="FILE",
+        help="VecNormalize's statistics, or none; default: those in the run's folder",
     )
     plot.set_defaults(run=_plot)
 
@@ -59,7 +62,10 @@ def main(arguments: list[str] | None = None) -> None:
     watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
     watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
     watch.add_argument(
-        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's statistics, if not in the run's folder"
+        "--vecnormalize",
+        type=Path,
+        metavar="FILE",
+        help="VecNormalize's statistics, or none; default: those in the run's folder",
     )
     watch.set_defaults(run=_watch)
 

@@ -1,6 +1,5 @@
 """``sb3-span hvac report``: training, and the controlled years, as tables, figures and a page."""
 
-import shutil
 from pathlib import Path
 
 import matplotlib as mpl
@@ -15,7 +14,7 @@ from sb3_span.hvac.monthly import WHOLE_YEAR, savings
 from sb3_span.hvac.results import Results, Years, load_results
 from sb3_span.report.formats import NOTHING, count, fixed, label, mean_std
 from sb3_span.report.load import Run
-from sb3_span.report.page import html, markdown
+from sb3_span.report.page import write_pages
 from sb3_span.report.references import paper
 from sb3_span.report.sections import Section, machines_of, progress
 from sb3_span.report.statistics import MIN_SEEDS
@@ -36,18 +35,13 @@ def write_report(folder: Path) -> Path:
     """
     results = load_results(folder)
     output = folder / "report"
-    for name in ("tables", "figures"):
-        shutil.rmtree(output / name, ignore_errors=True)
-        (output / name).mkdir(parents=True)
+
+    def build(figures: Path) -> list[Section]:
+        years = [_years(years, figures) for years in results.sites]
+        return [_training(results, figures), *years, _cost(results), _method(results)]
+
     with mpl.rc_context(STYLE):
-        sections = [_training(results, output / "figures"), *(_years(years, output / "figures") for years in results.sites)]
-        sections += [_cost(results), _method(results)]
-    for section in sections:
-        for table in section.tables:
-            (output / "tables" / f"{table.name}.csv").write_text(table.csv())
-    title = f"Controllers of {results.env_id}"
-    (output / "report.md").write_text(markdown(title, sections))
-    (output / "report.html").write_text(html(title, sections))
+        write_pages(output, f"Controllers of {results.env_id}", build)
     Console().print(f"Written: {output / 'report.html'}", markup=False, soft_wrap=True)
     return output / "report.html"
 

@@ -1,6 +1,9 @@
 """A report as Markdown, and as one HTML page that needs nothing else."""
 
 import base64
+import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -8,6 +11,32 @@ import jinja2
 from sb3_span.report.sections import Section
 from sb3_span.report.style import css_variables
 from sb3_span.report.tables import Table
+
+PARTS = ("tables", "figures")
+
+
+def write_pages(output: Path, title: str, build: Callable[[Path], list[Section]]) -> None:
+    """
+    Write ``report.html``, ``report.md``, ``tables`` and ``figures``, made beside the old ones, which stay if that fails.
+
+    :param output: The report's folder
+    :param build: From the folder for figures to the sections
+    """
+    output.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output) as name:
+        new = Path(name)
+        for part in PARTS:
+            (new / part).mkdir()
+        sections = build(new / "figures")
+        for section in sections:
+            for table in section.tables:
+                (new / "tables" / f"{table.name}.csv").write_text(table.csv())
+        (new / "report.md").write_text(markdown(title, sections))
+        (new / "report.html").write_text(html(title, sections))
+        for part in PARTS:
+            shutil.rmtree(output / part, ignore_errors=True)
+        for path in new.iterdir():
+            path.replace(output / path.name)
 
 
 def markdown(title: str, sections: list[Section]) -> str:
