@@ -14,7 +14,7 @@ CODE := setup.py sb3_span tests examples docs
 
 install: $(INSTALLED)
 
-$(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_span/nn/native/*.[ch])
+$(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_span/*/native/*.[ch])
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
 		{ echo "sb3_span needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -42,7 +42,7 @@ test-hvac:
 
 install-hvac: $(INSTALLED_HVAC)
 
-$(INSTALLED_HVAC): setup.cfg setup.py pyproject.toml constraints-hvac.txt $(wildcard sb3_span/nn/native/*.[ch])
+$(INSTALLED_HVAC): setup.cfg setup.py pyproject.toml constraints-hvac.txt $(wildcard sb3_span/*/native/*.[ch])
 	$(PYTHON_HVAC) -m venv $(VENV_HVAC)
 	$(VENV_HVAC)/bin/python -m pip install --quiet --upgrade pip
 	$(VENV_HVAC)/bin/python -m pip install --constraint constraints-hvac.txt --editable '.[zoo,hvac,tests]'
@@ -81,4 +81,4 @@ figures: $(INSTALLED)
 	$(BIN)/sb3-span plot invertedpendulum --output docs/images/invertedpendulum.png
 
 clean:
-	rm -rf $(VENV) $(VENV_HVAC) build dist *.egg-info docs/_build quickstart speed sb3_span/nn/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_HVAC) build dist *.egg-info docs/_build quickstart speed sb3_span/*/native/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,21 +1,37 @@
-"""The native kernel. Everything else about the package is in setup.cfg."""
+"""The native kernels. Everything else about the package is in setup.cfg."""
 
 from setuptools import Extension, setup
 
-FOLDER = "sb3_span/nn/native"
-HEADERS = ["span_kernel", "span_kernel_forward", "span_kernel_backward", "span_spline", "span_exp"]
-SOURCES = ["module", "span_kernel_avx512", "span_kernel_avx2", "span_kernel_baseline"]
+SPAN = "sb3_span/nn/native"
+SPAN_HEADERS = [f"{SPAN}/span_{name}.h" for name in ("kernel", "kernel_forward", "kernel_backward", "spline", "exp")]
+UPDATES = "sb3_span/algorithms/native"
+UPDATES_HEADERS = [f"{UPDATES}/{name}.h" for name in ("updates", "kernel_any", "networks", "adam", "sac_update", "ppo_update")]
+WIDTHS = ("avx512", "avx2", "baseline")
+
+
+def make_extension(name: str, sources: list[str], depends: list[str]) -> Extension:
+    return Extension(
+        name,
+        sources=sources,
+        depends=depends,
+        # No -ffast-math: NaN, infinity, the order of sums and the processor's mode stay as they are.
+        extra_compile_args=["-std=gnu99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"],
+        # Without a C compiler the package installs all the same, and runs on torch.
+        optional=True,
+    )
+
 
 setup(
     ext_modules=[
-        Extension(
+        make_extension(
             "sb3_span.nn.native._native",
-            sources=[f"{FOLDER}/{name}.c" for name in SOURCES],
-            depends=[f"{FOLDER}/{name}.h" for name in HEADERS],
-            # No -ffast-math: NaN, infinity, the order of sums and the processor's mode stay as they are.
-            extra_compile_args=["-std=gnu99", "-O3", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"],
-            # Without a C compiler the package installs all the same, and runs on torch.
-            optional=True,
-        )
+            [f"{SPAN}/module.c", *(f"{SPAN}/span_kernel_{width}.c" for width in WIDTHS)],
+            SPAN_HEADERS,
+        ),
+        make_extension(
+            "sb3_span.algorithms.native._updates",
+            [f"{UPDATES}/module.c", *(f"{UPDATES}/kernel_{width}.c" for width in WIDTHS)],
+            [*SPAN_HEADERS, *UPDATES_HEADERS],
+        ),
     ]
 )

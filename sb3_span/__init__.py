@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sb3_span.algorithms import PPO, SAC
 from sb3_span.nn import SPAN, SPANArch
 from sb3_span.policies import (
     ClippedMlpPolicy,
@@ -16,6 +17,8 @@ from sb3_span.policies import (
 from sb3_span.version import __version__
 
 __all__ = [
+    "PPO",
+    "SAC",
     "SPAN",
     "ClippedMlpPolicy",
     "SPANActorCriticPolicy",

@@ -6,6 +6,9 @@ For agents: ``make_agent`` builds one from a Zoo file, in a script.
 For searches: ``rl_zoo3.train -optimize`` keeps its samplers in tables by algorithm. They draw an MLP's layers, whatever
 the policy. Importing this module makes them draw ``span_arch`` when the search is over a SPAN policy, and leaves them
 alone when it is not. ``import sb3_span`` does so by itself when the Zoo is loaded already, as it is in ``rl_zoo3.train``.
+
+For training: ``ppo`` and ``sac`` are ``sb3_span.PPO`` and ``sb3_span.SAC`` from then on, which learn the same as SB3's in less
+time.
 """
 
 import inspect
@@ -22,6 +25,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
 
+from sb3_span import algorithms
 from sb3_span.policies.optimizers import GradientClipping
 from sb3_span.policies.options import MLP_OPTIONS, SPANOptions
 from sb3_span.policies.registry import ALIAS, policy_for
@@ -167,3 +171,4 @@ def _extend(samplers: dict[str, Sampler], converters: dict[str, Converter]) -> N
 
 
 _extend(HYPERPARAMS_SAMPLER, HYPERPARAMS_CONVERTER)  # type: ignore[arg-type]
+ALGOS.update(ppo=algorithms.PPO, sac=algorithms.SAC)

@@ -19,7 +19,7 @@ PARTS = (*SPAN_PARTS, "other")
 HEADS = {"action_net", "value_net", "mu", "log_std"}
 
 
-class _Adapted(th.optim.Optimizer):
+class Adapted(th.optim.Optimizer):
     """
     Mixed into an optimizer class, in front of it: clips all gradients together, scales learning rates, steps.
 
@@ -84,7 +84,7 @@ def _clip(gradients: list[th.Tensor], max_norm: float) -> None:
 
 @functools.cache
 def _adapted(optimizer_class: type[th.optim.Optimizer]) -> type[th.optim.Optimizer]:
-    return type(f"Adapted{optimizer_class.__name__}", (_Adapted, optimizer_class), {"plain_class": optimizer_class})
+    return type(f"Adapted{optimizer_class.__name__}", (Adapted, optimizer_class), {"plain_class": optimizer_class})
 
 
 def _new_adapted(optimizer_class: type[th.optim.Optimizer]) -> th.optim.Optimizer:
@@ -93,7 +93,7 @@ def _new_adapted(optimizer_class: type[th.optim.Optimizer]) -> th.optim.Optimize
 
 
 def _adapt(optimizer: th.optim.Optimizer) -> None:
-    if not isinstance(optimizer, _Adapted):
+    if not isinstance(optimizer, Adapted):
         optimizer.__class__ = _adapted(type(optimizer))  # type: ignore[arg-type]
 
 

@@ -52,6 +52,18 @@ extern const SpanKernel span_kernel_baseline;
 /* The widest kernel that this machine can run. */
 const SpanKernel *span_kernel_best(void);
 
+/* How many floats the widest vectors have that this machine can work with. */
+static inline int span_widest_lanes(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
+        return 16;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 8;
+#endif
+    return 4;
+}
+
 static inline size_t span_round_up(size_t n, size_t lanes) { return (n + lanes - 1) / lanes * lanes; }
 
 #endif

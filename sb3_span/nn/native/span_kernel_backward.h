@@ -91,55 +91,54 @@ INLINE void through_splines(const Network *n, const Taps *t, const float *factor
     if (pair) store(sums->spoilt + m + LANES, (Vec)spoilt1);
 }
 
-/* The linear layer: `grad_a` is the gradient of W_pre x + b_pre, shape (B, latent_pad); x is padded to inputs_pad.
- * Four samples at a time, so that a row of gradients is loaded and stored once for the four. */
-static void through_linear(const Network *n, const float *grad_a, const float *x, int batch, Sums *sums) {
-    const int width = n->latent_pad, inputs = n->inputs_pad;
+/* into += grad^T x, the gradient of a linear layer's weights. grad: (B, width), of which `rows` columns count; x: (B, inputs) and
+ * into: (rows, inputs), inputs whole vectors. Four samples at a time, so that a row of sums is loaded and stored once for the four. */
+static void add_outer(const float *grad, int width, int rows, const float *x, int inputs, int batch, float *into) {
     int b = 0;
     for (; b + 4 <= batch; b += 4) {
-        const float *g = grad_a + (size_t)b * width, *row = x + (size_t)b * inputs;
-        for (int k = 0; k < n->latent; k++) {
+        const float *g = grad + (size_t)b * width, *row = x + (size_t)b * inputs;
+        for (int k = 0; k < rows; k++) {
             float g0 = g[k], g1 = g[width + k], g2 = g[2 * width + k], g3 = g[3 * width + k];
-            float *into = sums->w_pre + (size_t)k * inputs;
+            float *sums = into + (size_t)k * inputs;
             for (int i = 0; i < inputs; i += LANES)
-                store(into + i, load(into + i) + g0 * load(row + i) + g1 * load(row + inputs + i) +
+                store(sums + i, load(sums + i) + g0 * load(row + i) + g1 * load(row + inputs + i) +
                                     g2 * load(row + 2 * inputs + i) + g3 * load(row + 3 * inputs + i));
         }
     }
     for (; b < batch; b++)
-        for (int k = 0; k < n->latent; k++) {
-            float *into = sums->w_pre + (size_t)k * inputs;
+        for (int k = 0; k < rows; k++) {
+            float *sums = into + (size_t)k * inputs;
             for (int i = 0; i < inputs; i += LANES)
-                store(into + i, load(into + i) + grad_a[(size_t)b * width + k] * load(x + (size_t)b * inputs + i));
+                store(sums + i, load(sums + i) + grad[(size_t)b * width + k] * load(x + (size_t)b * inputs + i));
         }
-    for (b = 0; b < batch; b++)
-        for (int k = 0; k < width; k += LANES)
-            store(sums->b_pre + k, load(sums->b_pre + k) + load(grad_a + (size_t)b * width + k));
 }
 
-/* grad_x += grad_a W_pre, four samples at a time. */
-static void to_inputs(const Network *n, const float *grad_a, int batch, float *grad_x) {
-    const int width = n->latent_pad, inputs = n->inputs_pad;
+/* into += the sum of grad's rows, the gradient of the layer's bias: whole vectors. */
+static void add_rows(const float *grad, int width, int batch, float *into) {
+    for (int b = 0; b < batch; b++)
+        for (int k = 0; k < width; k += LANES) store(into + k, load(into + k) + load(grad + (size_t)b * width + k));
+}
+
+/* into += grad w, the gradient of the layer's inputs. w: (rows, inputs), into: (B, inputs). Four samples at a time. */
+static void add_product(const float *grad, int width, int rows, const float *w, int inputs, int batch, float *into) {
     int b = 0;
     for (; b + 4 <= batch; b += 4) {
-        const float *g = grad_a + (size_t)b * width;
-        float *into = grad_x + (size_t)b * inputs;
+        const float *g = grad + (size_t)b * width;
+        float *to = into + (size_t)b * inputs;
         for (int i = 0; i < inputs; i += LANES) {
-            Vec a0 = load(into + i), a1 = load(into + inputs + i);
-            Vec a2 = load(into + 2 * inputs + i), a3 = load(into + 3 * inputs + i);
-            for (int k = 0; k < n->latent; k++) {
-                Vec w = load(n->w_pre_rows + (size_t)k * inputs + i);
-                a0 += g[k] * w, a1 += g[width + k] * w, a2 += g[2 * width + k] * w, a3 += g[3 * width + k] * w;
+            Vec a0 = load(to + i), a1 = load(to + inputs + i), a2 = load(to + 2 * inputs + i), a3 = load(to + 3 * inputs + i);
+            for (int k = 0; k < rows; k++) {
+                Vec row = load(w + (size_t)k * inputs + i);
+                a0 += g[k] * row, a1 += g[width + k] * row, a2 += g[2 * width + k] * row, a3 += g[3 * width + k] * row;
             }
-            store(into + i, a0), store(into + inputs + i, a1);
-            store(into + 2 * inputs + i, a2), store(into + 3 * inputs + i, a3);
+            store(to + i, a0), store(to + inputs + i, a1), store(to + 2 * inputs + i, a2), store(to + 3 * inputs + i, a3);
         }
     }
     for (; b < batch; b++)
-        for (int k = 0; k < n->latent; k++) {
-            float *into = grad_x + (size_t)b * inputs;
+        for (int k = 0; k < rows; k++) {
+            float *to = into + (size_t)b * inputs;
             for (int i = 0; i < inputs; i += LANES)
-                store(into + i, load(into + i) + grad_a[(size_t)b * width + k] * load(n->w_pre_rows + (size_t)k * inputs + i));
+                store(to + i, load(to + i) + grad[(size_t)b * width + k] * load(w + (size_t)k * inputs + i));
         }
 }
 
@@ -209,10 +208,11 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
                 store(grad_z + k, load(grad_z + k) * load(z + latent_pad + k));
         }
         if (grad->w_pre) {
-            through_linear(&n, grad_a, x, s->batch, &sums);
+            add_outer(grad_a, n.latent_pad, n.latent, x, n.inputs_pad, s->batch, sums.w_pre);
+            add_rows(grad_a, n.latent_pad, s->batch, sums.b_pre);
             write_sums(&n, &sums, grad, c);
         }
-        if (grad->x) to_inputs(&n, grad_a, s->batch, grad_x);
+        if (grad->x) add_product(grad_a, n.latent_pad, n.latent, n.w_pre_rows, n.inputs_pad, s->batch, grad_x);
     }
     if (grad->x) copy_unpadded(grad->x, grad_x, batch, s->inputs, inputs_pad);
     free(memory);

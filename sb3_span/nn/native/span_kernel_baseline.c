@@ -13,11 +13,9 @@ const SpanKernel span_kernel_baseline = {"c", LANES, forward, backward, scratch}
 
 const SpanKernel *span_kernel_best(void) {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-        return &span_kernel_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &span_kernel_avx2;
+    int lanes = span_widest_lanes();
+    if (lanes == 16) return &span_kernel_avx512;
+    if (lanes == 8) return &span_kernel_avx2;
 #endif
     return &span_kernel_baseline;
 }

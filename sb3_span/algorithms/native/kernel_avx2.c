@@ -1,0 +1,15 @@
+/* The updates for x86-64 processors with AVX2 and FMA. */
+#if defined(__x86_64__)
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
+#define LANES 8
+#include "kernel_any.h"
+const UpdateKernel update_kernel_avx2 = {sac_update, sac_act, ppo_epoch, ppo_act};
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif
+typedef int updates_not_empty; /* for other processors: a source file must not be empty */

@@ -1,0 +1,214 @@
+/* Stacks of small networks for one width of vectors: MLPs here, SPAN by the kernel in sb3_span/nn/native, which is included before. */
+
+/* ---------------------------------------------------------------- an MLP, layer by layer, rows padded to whole vectors */
+
+INLINE int padded(int n) { return (int)span_round_up(n, LANES); }
+
+/* out = x w + b. x: (B, stride), of which `inputs` columns count; w: (inputs, width), b: (width), out: (B, width). */
+static void linear(const float *x, int stride, int inputs, const float *w, const float *b, int width, int batch, float *out) {
+    int s = 0;
+    for (; s + 4 <= batch; s += 4) {
+        const float *x0 = x + (size_t)s * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+        float *row = out + (size_t)s * width;
+        for (int k = 0; k < width; k += LANES) {
+            Vec a0 = load(b + k), a1 = a0, a2 = a0, a3 = a0;
+            for (int i = 0; i < inputs; i++) {
+                Vec weights = load(w + (size_t)i * width + k);
+                a0 += x0[i] * weights, a1 += x1[i] * weights, a2 += x2[i] * weights, a3 += x3[i] * weights;
+            }
+            store(row + k, a0), store(row + width + k, a1), store(row + 2 * width + k, a2), store(row + 3 * width + k, a3);
+        }
+    }
+    for (; s < batch; s++)
+        for (int k = 0; k < width; k += LANES) {
+            Vec a = load(b + k);
+            for (int i = 0; i < inputs; i++) a += x[(size_t)s * stride + i] * load(w + (size_t)i * width + k);
+            store(out + (size_t)s * width + k, a);
+        }
+}
+
+static void activate(float *values, size_t count, int tanh) {
+    for (size_t i = 0; i < count; i += LANES) {
+        Vec v = load(values + i);
+        store(values + i, tanh ? 2.0f / (1.0f + span_exp_minus(2.0f * v)) - 1.0f : choose(v <= 0.0f, fill(0.0f), v));
+    }
+}
+
+/* From the gradient of the activated values to that of the values before. */
+static void deactivate(float *grad, const float *values, size_t count, int tanh) {
+    for (size_t i = 0; i < count; i += LANES) {
+        Vec v = load(values + i), g = load(grad + i);
+        store(grad + i, tanh ? g * (1.0f - v * v) : choose(v > 0.0f, g, fill(0.0f)));
+    }
+}
+
+/* One layer's parameters: those of network c, of both heads if it is an actor's last. */
+static const Trained *layer_of(const Networks *n, int c, int layer, int head) {
+    return n->parameters + 2 * ((size_t)c * n->layers + layer + head);
+}
+
+static int heads_of(const Networks *n, int layer) { return layer == n->layers - 1 ? n->heads : 1; }
+
+/* Weights transposed to (inputs, width) and bias, padded with zeros. */
+static void load_layer(const Networks *n, int c, int layer, float *w, float *b) {
+    int inputs = n->sizes[layer], width = padded(n->sizes[layer + 1]), heads = heads_of(n, layer);
+    int rows = n->sizes[layer + 1] / heads;
+    memset(w, 0, (size_t)inputs * width * sizeof(float));
+    memset(b, 0, width * sizeof(float));
+    for (int h = 0; h < heads; h++) {
+        const Trained *p = layer_of(n, c, layer, h);
+        for (int k = 0; k < rows; k++) {
+            for (int i = 0; i < inputs; i++) w[(size_t)i * width + h * rows + k] = p[0].value[(size_t)k * inputs + i];
+            b[h * rows + k] = p[1].value[k];
+        }
+    }
+}
+
+/* The floats of a network's values: those of all layers one after the other, (B, padded width) each. */
+static size_t values_floats(const Networks *n, int batch) {
+    size_t sum = 0;
+    for (int l = 1; l <= n->layers; l++) sum += (size_t)batch * padded(n->sizes[l]);
+    return sum;
+}
+
+static int widest(const Networks *n) {
+    int most = 0;
+    for (int l = 0; l <= n->layers; l++)
+        if (padded(n->sizes[l]) > most) most = padded(n->sizes[l]);
+    return most;
+}
+
+static void mlp_forward(const Networks *n, int c, const float *x, int batch, float *values, float *out, Arena arena) {
+    int most = widest(n);
+    float *w = take(&arena, (size_t)most * most), *b = take(&arena, most);
+    const float *from = x;
+    int stride = n->sizes[0];
+    for (int l = 0; l < n->layers; l++) {
+        int width = padded(n->sizes[l + 1]);
+        load_layer(n, c, l, w, b);
+        linear(from, stride, n->sizes[l], w, b, width, batch, values);
+        if (l + 1 < n->layers) activate(values, (size_t)batch * width, n->tanh);
+        from = values, stride = width;
+        values += (size_t)batch * width;
+    }
+    copy_unpadded(out, from, batch, n->outputs, stride);
+}
+
+static void mlp_backward(const Networks *n, int c, const float *x, int batch, const float *values, const float *grad_out,
+                         int for_parameters, float *grad_x, Arena arena) {
+    int most = widest(n), inputs = padded(n->sizes[0]);
+    float *w = take(&arena, (size_t)most * most), *b = take(&arena, most);
+    float *grad = take(&arena, (size_t)batch * most), *next = take(&arena, (size_t)batch * most);
+    float *x_padded = take(&arena, (size_t)batch * inputs);
+    copy_padded(x_padded, x, batch, n->sizes[0], inputs);
+    copy_padded(grad, grad_out, batch, n->outputs, padded(n->outputs));
+    const float *at = values + values_floats(n, batch);
+    for (int l = n->layers - 1; l >= 0; l--) {
+        int outputs = n->sizes[l + 1], width = padded(outputs), from_width = padded(n->sizes[l]), heads = heads_of(n, l);
+        int rows = outputs / heads;
+        at -= (size_t)batch * width;
+        if (l + 1 < n->layers) deactivate(grad, at, (size_t)batch * width, n->tanh);
+        const float *from = l > 0 ? at - (size_t)batch * from_width : x_padded;
+        if (for_parameters) {
+            memset(w, 0, (size_t)outputs * from_width * sizeof(float));
+            memset(b, 0, width * sizeof(float));
+            add_outer(grad, width, outputs, from, from_width, batch, w);
+            add_rows(grad, width, batch, b);
+            for (int h = 0; h < heads; h++) {
+                const Trained *p = layer_of(n, c, l, h);
+                copy_unpadded(p[0].grad, w + (size_t)h * rows * from_width, rows, n->sizes[l], from_width);
+                memcpy(p[1].grad, b + h * rows, rows * sizeof(float));
+            }
+        }
+        if (l == 0 && !grad_x) break;
+        for (int h = 0; h < heads; h++)
+            copy_padded(w + (size_t)h * rows * from_width, layer_of(n, c, l, h)[0].value, rows, n->sizes[l], from_width);
+        memset(next, 0, (size_t)batch * from_width * sizeof(float));
+        add_product(grad, width, outputs, w, from_width, batch, next);
+        float *spare = grad;
+        grad = next, next = spare;
+    }
+    if (grad_x) /* the sum over the networks of a stack */
+        for (int s = 0; s < batch; s++)
+            for (int i = 0; i < n->sizes[0]; i++) grad_x[(size_t)s * n->sizes[0] + i] += grad[(size_t)s * inputs + i];
+}
+
+/* ---------------------------------------------------------------- a stack of networks of either kind */
+
+static size_t mlp_bytes(const Networks *n, int batch) {
+    size_t most = widest(n), rows = batch;
+    return piece(most * most) + piece(most) + 2 * piece(rows * most) + piece(rows * padded(n->sizes[0]));
+}
+
+/* Floats that a forward pass keeps for the backward pass. */
+static size_t kept_floats(const Networks *n, int batch) {
+    if (n->layers) return n->span.stack * values_floats(n, batch);
+    return (size_t)n->span.stack * batch * 2 * padded(n->span.latent);
+}
+
+/* Two heads side by side, as one, and their gradients. */
+static size_t joined_floats(const Networks *n) { return (size_t)n->outputs * (n->span.modes + 1); }
+
+/* Floats of scratch memory that a pass over the network takes from the arena. */
+static size_t network_scratch(const Networks *n, int batch) {
+    return n->layers ? mlp_bytes(n, batch) : 2 * piece(joined_floats(n));
+}
+
+static SpanInputs span_inputs(const Networks *n, const float *x, float *joined) {
+    int bumps = n->span.degree == SPAN_BUMPS;
+    const Trained *p = n->parameters, *coef = p + 2 + bumps, *head = coef + 1;
+    SpanInputs in = {x, p[0].value, p[1].value, bumps ? p[2].value : NULL, coef->value, head[0].value, head[1].value};
+    if (n->heads == 2) {
+        size_t half = head[0].size, outputs = head[1].size;
+        memcpy(joined, head[0].value, half * sizeof(float)), memcpy(joined + half, head[2].value, half * sizeof(float));
+        float *bias = joined + 2 * half;
+        memcpy(bias, head[1].value, outputs * sizeof(float)), memcpy(bias + outputs, head[3].value, outputs * sizeof(float));
+        in.head_w = joined, in.head_b = bias;
+    }
+    return in;
+}
+
+/* out: (C, B, O). kept: as kept_floats says. */
+static int network_forward(const Networks *n, const float *x, int batch, float *out, float *kept, Arena arena) {
+    if (n->layers) {
+        size_t each = values_floats(n, batch);
+        for (int c = 0; c < n->span.stack; c++)
+            mlp_forward(n, c, x, batch, kept + c * each, out + (size_t)c * batch * n->outputs, arena);
+        return SPAN_DONE;
+    }
+    SpanShape shape = n->span;
+    shape.batch = batch;
+    SpanInputs in = span_inputs(n, x, take(&arena, joined_floats(n)));
+    return forward(&shape, &in, out, kept);
+}
+
+/* Gradients of the parameters into their places, or that of x, (B, I), where it is not NULL. */
+static int network_backward(const Networks *n, const float *x, int batch, const float *kept, const float *grad_out,
+                            float *grad_x, Arena arena) {
+    if (n->layers) {
+        size_t each = values_floats(n, batch);
+        if (grad_x) memset(grad_x, 0, (size_t)batch * n->sizes[0] * sizeof(float));
+        for (int c = 0; c < n->span.stack; c++)
+            mlp_backward(n, c, x, batch, kept + c * each, grad_out + (size_t)c * batch * n->outputs, !grad_x, grad_x, arena);
+        return SPAN_DONE;
+    }
+    SpanShape shape = n->span;
+    shape.batch = batch;
+    SpanInputs in = span_inputs(n, x, take(&arena, joined_floats(n)));
+    SpanGradients grads = {.x = grad_x};
+    int bumps = n->span.degree == SPAN_BUMPS;
+    const Trained *p = n->parameters, *coef = p + 2 + bumps, *head = coef + 1;
+    float *joined = take(&arena, joined_floats(n));
+    if (!grad_x) {
+        grads.w_pre = p[0].grad, grads.b_pre = p[1].grad, grads.scale = bumps ? p[2].grad : NULL, grads.coef = coef->grad;
+        grads.head_w = n->heads == 2 ? joined : head[0].grad;
+        grads.head_b = n->heads == 2 ? joined + 2 * head[0].size : head[1].grad;
+    }
+    int status = backward(&shape, &in, kept, grad_out, &grads);
+    if (!grad_x && n->heads == 2)
+        for (int h = 0; h < 2; h++) {
+            memcpy(head[2 * h].grad, grads.head_w + h * head[0].size, head[0].size * sizeof(float));
+            memcpy(head[2 * h + 1].grad, grads.head_b + h * head[1].size, head[1].size * sizeof(float));
+        }
+    return status;
+}

@@ -1,0 +1,93 @@
+"""What the native updates of all algorithms have in common."""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.preprocessing import is_image_space
+
+from sb3_span.algorithms.described import is_plain
+from sb3_span.nn.native import choice
+
+try:
+    extension: Any = importlib.import_module("sb3_span.algorithms.native._updates")
+except ImportError:
+    extension = None
+
+NOT_FINITE = (
+    "A parameter of the networks is NaN or infinite: observations, actions or rewards were not finite, or the learning rate "
+    "is too high. stable_baselines3.common.vec_env.VecCheckNan finds the former."
+)
+
+
+class NativeUpdate(ABC):
+    """
+    The update of an agent in C, on the agent's own parameters, gradients and optimizer states.
+
+    The kernel works by a plan, which has their addresses. Parameters can be moved, converted and replaced at any time, so
+    all of it is looked at before every update, and the plan made anew when something has changed.
+
+    :param agent: The agent
+    """
+
+    plan: Any = None
+
+    def __init__(self, agent: Any) -> None:
+        self.agent = agent
+        self.policy: Any = agent.policy
+        space = agent.observation_space
+        self._is_vector = isinstance(space, spaces.Box) and not is_image_space(space)
+        self._tensors: list[th.Tensor] = []  # whose addresses the plan has
+        self._addresses: list[int] = []
+        self._options: Any = None
+
+    @abstractmethod
+    def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
+        """
+        :return: All tensors that the plan has addresses of, everything else that it depends on, and a function that makes it
+            of these, or gives None; None where the kernel does not know the agent's networks and optimizers
+        """
+
+    def prepare(self) -> bool:
+        """
+        Take everything as it is now.
+
+        :return: Whether the update can be done here
+        """
+        can_run = extension is not None and self._is_vector and choice.IS_NATIVE and choice.nobody_watches()
+        described = self._describe() if can_run else None
+        if described is None:
+            self.plan = None
+            return False
+        tensors, options, make_plan = described
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        if self.plan is None or addresses != self._addresses or options != self._options:
+            self.plan = make_plan() if all(map(is_plain, tensors)) else None
+            self._tensors, self._addresses, self._options = tensors, addresses, options
+        return self.plan is not None
+
+    def has_moved(self) -> bool:
+        """Whether a tensor is no longer where the plan has it, since ``prepare``: its old memory may be somebody else's."""
+        return any(tensor.data_ptr() != address for tensor, address in zip(self._tensors, self._addresses, strict=True))
+
+
+class WithNativeUpdate(BaseAlgorithm):
+    """Mixed into an algorithm of SB3, in front of it. The native update is made anew for a new policy, and never saved."""
+
+    native_class: type[NativeUpdate]
+    _native: NativeUpdate | None = None
+
+    def _prepare_native(self) -> Any:
+        """
+        :return: The native update, ready; None where SB3's own has to do it
+        """
+        if self._native is None or self._native.policy is not self.policy:
+            self._native = self.native_class(self)
+        return self._native if self._native.prepare() else None
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_native"]

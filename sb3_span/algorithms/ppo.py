@@ -1,0 +1,181 @@
+"""SB3's PPO with an update in C."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import stable_baselines3
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.utils import explained_variance
+
+from sb3_span.algorithms.described import (
+    Described,
+    describe_actor_critic,
+    describe_adam,
+    learning_rate_factors,
+    trained_tensors,
+)
+from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
+
+ROLLOUT = ("observations", "actions", "values", "log_probs", "advantages", "returns")
+
+
+class NativePPO(NativeUpdate):
+    """PPO's update in C."""
+
+    def __init__(self, agent: stable_baselines3.PPO) -> None:
+        super().__init__(agent)
+        self.loss = 0.0  # of the last batch
+        self._is_choice = isinstance(agent.action_space, spaces.Discrete)
+
+    def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
+        optimizer = self.policy.optimizer
+        networks = describe_actor_critic(self.policy)
+        adam = None if networks is None else describe_adam(optimizer)
+        tensors = None if adam is None else trained_tensors(optimizer.param_groups[0]["params"], optimizer)
+        if networks is None or adam is None or tensors is None:
+            return None
+        adam = (*adam[:-1], self.agent.max_grad_norm)  # the algorithm's
+        return tensors, (adam, optimizer.defaults.get("lr_scale")), lambda: self._make_plan(networks, adam, tensors)
+
+    def _make_plan(self, networks: tuple[Described, Described], adam: tuple[float, ...], tensors: list[th.Tensor]) -> Any:
+        """
+        :return: What the kernel works with; None where it cannot work with these tensors
+        """
+        policy = self.policy
+        params = policy.optimizer.param_groups[0]["params"]
+        log_std = None if self._is_choice else policy.log_std
+        used = {param for network in networks for param, _, _ in network.pieces} | ({log_std} - {None})
+        if used != {*params}:
+            return None
+        factors = learning_rate_factors(params, policy.optimizer)
+        trained = tuple(
+            (*(tensor.data_ptr() for tensor in tensors[5 * i : 5 * i + 5]), param.numel(), factor)
+            for i, (param, factor) in enumerate(zip(params, factors, strict=True))
+        )
+        described = [(network.shape, network.sizes, tuple(map(_piece, network.pieces))) for network in networks]
+        of_log_std = (0, 0) if log_std is None else (log_std.data_ptr(), log_std.grad.data_ptr())
+        return extension.ppo_plan(*described, *of_log_std, trained, adam)
+
+    def epoch(self, clip_range: float, clip_range_vf: float) -> tuple[np.ndarray, bool]:
+        """
+        One pass over the rollout, after ``prepare`` has said yes.
+
+        :param clip_range_vf: Negative for none
+        :return: Number of batches, and sums over them: entropy loss, policy loss, value loss, fraction clipped, approximate KL
+            divergence; and whether that was too large to go on
+        """
+        agent, buffer = self.agent, self.agent.rollout_buffer
+        order = np.random.permutation(buffer.buffer_size * buffer.n_envs)  # as the buffer's own batches
+        if not buffer.generator_ready:
+            for name in ROLLOUT:
+                setattr(buffer, name, buffer.swap_and_flatten(getattr(buffer, name)))
+            buffer.generator_ready = True
+        max_kl = -1.0 if agent.target_kl is None else 1.5 * agent.target_kl
+        arrays = [np.ascontiguousarray(getattr(buffer, name), dtype=np.float32) for name in ROLLOUT]
+        addresses = [order.ctypes.data, *(array.ctypes.data for array in arrays)]
+        done = extension.ppo_epoch(
+            self.plan,
+            (len(order), agent.batch_size, *addresses),
+            (clip_range, clip_range_vf, agent.ent_coef, agent.vf_coef, max_kl),
+            agent.normalize_advantage,
+            agent.policy.optimizer.param_groups[0]["lr"],
+        )
+        if done is None:
+            raise ValueError(NOT_FINITE)
+        batches, is_stopped, *losses, self.loss = done
+        return np.array([batches, *losses]), bool(is_stopped)
+
+    @th.no_grad()
+    def forward(self, obs: th.Tensor, deterministic: bool = False) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """As the policy's: actions, values and logarithms of the actions' densities."""
+        policy, n_envs = self.policy, len(obs)
+        x = obs.float().flatten(start_dim=1).contiguous()
+        out, values = th.empty(n_envs, len(policy.action_net.bias)), th.empty(n_envs, 1)
+        if self.has_moved() or not extension.ppo_act(self.plan, n_envs, x.data_ptr(), out.data_ptr(), values.data_ptr()):
+            return type(policy).forward(policy, obs, deterministic)
+        if self._is_choice:
+            actions, log_prob = _choose(out, deterministic)
+        else:
+            distribution = policy.action_dist.proba_distribution(out, policy.log_std)
+            actions = distribution.get_actions(deterministic=deterministic)
+            log_prob = distribution.log_prob(actions)
+        return actions.reshape(-1, *policy.action_space.shape), values, log_prob
+
+
+class PPO(WithNativeUpdate, stable_baselines3.PPO):
+    """
+    SB3's PPO in a fraction of the time: the same arguments, policies and random numbers, and the same results but for
+    rounding.
+
+    With small networks most of an update's time goes into calling torch. Here a pass over the rollout, PPO's losses,
+    their gradients through the networks and Adam's steps for all of its batches, is one call of native code, for SPAN
+    and for MLPs with ReLU or tanh that read vectors and act in Discrete or Box spaces. Everything else (images, Dict
+    observations, gSDE, other activations and optimizers, a GPU, hooks) is trained by SB3's own update.
+    """
+
+    native_class = NativePPO
+
+    def collect_rollouts(self, *args: Any, **kwargs: Any) -> bool:
+        native = self._prepare_native()
+        if native is None:
+            return super().collect_rollouts(*args, **kwargs)
+        self.policy.forward = native.forward  # type: ignore[method-assign]  # of this object, for as long as it collects
+        try:
+            return super().collect_rollouts(*args, **kwargs)
+        finally:
+            del self.policy.forward
+
+    def train(self) -> None:
+        native = self._prepare_native()
+        # Buffers of one's own may have other samples than those that they keep.
+        if native is None or type(self.rollout_buffer) is not RolloutBuffer:
+            super().train()
+            return
+        self._update_learning_rate(self.policy.optimizer)
+        clip_range = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
+        is_clipped = self.clip_range_vf is not None
+        clip_range_vf = self.clip_range_vf(self._current_progress_remaining) if is_clipped else -1.0  # type: ignore[operator,misc]
+        sums = np.zeros(6)  # as ``NativeUpdate.epoch`` has them
+        for epoch in range(self.n_epochs):
+            last, is_stopped = native.epoch(clip_range, clip_range_vf)
+            sums += last
+            self._n_updates += 1
+            if is_stopped:
+                if self.verbose >= 1:
+                    print(f"Early stopping at step {epoch} due to reaching max kl")
+                break
+        buffer = self.rollout_buffer
+        batches, entropy_loss, policy_loss, value_loss, clip_fraction, _ = sums
+        self.logger.record("train/entropy_loss", entropy_loss / batches)
+        self.logger.record("train/policy_gradient_loss", policy_loss / batches)
+        self.logger.record("train/value_loss", value_loss / batches)
+        self.logger.record("train/approx_kl", last[5] / last[0])
+        self.logger.record("train/clip_fraction", clip_fraction / batches)
+        self.logger.record("train/loss", native.loss)
+        self.logger.record("train/explained_variance", explained_variance(buffer.values.flatten(), buffer.returns.flatten()))
+        if hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", th.exp(self.policy.log_std).mean().item())
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/clip_range", clip_range)
+        if is_clipped:
+            self.logger.record("train/clip_range_vf", clip_range_vf)
+
+
+def _choose(logits: th.Tensor, deterministic: bool) -> tuple[th.Tensor, th.Tensor]:
+    """An action by its probability, and the logarithm of that."""
+    log_probs = logits.log_softmax(dim=1)
+    probs = log_probs.exp()
+    actions = probs.argmax(dim=1, keepdim=True) if deterministic else probs.multinomial(1, replacement=True)
+    return actions, log_probs.gather(1, actions).squeeze(1)
+
+
+def _piece(piece: tuple[th.Tensor, int, int]) -> tuple[Any, ...]:
+    """Addresses of one network's part of a stack's parameter and of its gradient."""
+    param, which, stack = piece
+    size = param.numel() // stack
+    offset = which * size * param.itemsize
+    assert param.grad is not None
+    return param.data_ptr() + offset, param.grad.data_ptr() + offset, 0, 0, 0, size, 1.0

@@ -1,0 +1,176 @@
+"""SB3's SAC with an update in C."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import stable_baselines3
+import torch as th
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN, SACPolicy
+
+from sb3_span.algorithms.described import (
+    Described,
+    describe_actor,
+    describe_adam,
+    describe_critics,
+    learning_rate_factors,
+    trained_tensors,
+)
+from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
+
+
+class NativeSAC(NativeUpdate):
+    """SAC's update in C."""
+
+    def __init__(self, agent: stable_baselines3.SAC) -> None:
+        super().__init__(agent)
+        policy = type(agent.policy)
+        self._acts_as_sb3 = policy.predict is BasePolicy.predict and policy._predict is SACPolicy._predict
+        self.optimizers: list[th.optim.Optimizer] = []
+
+    def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
+        agent = self.agent
+        networks = describe_actor(agent.actor), describe_critics(agent.critic), describe_critics(agent.critic_target)
+        self.optimizers = [agent.actor.optimizer, agent.critic.optimizer]
+        if agent.ent_coef_optimizer is not None:
+            self.optimizers.append(agent.ent_coef_optimizer)
+        adams = [describe_adam(optimizer) for optimizer in self.optimizers]
+        tensors = None if None in networks or None in adams else self._collect(*networks)  # type: ignore[arg-type]
+        if tensors is None:
+            return None
+        scales = [optimizer.defaults.get("lr_scale") for optimizer in self.optimizers]
+        options = (adams, agent.tau, agent.target_entropy, agent.ent_coef, scales)
+        return tensors, options, lambda: self._make_plan(networks, adams, tensors)  # type: ignore[arg-type]
+
+    def _collect(self, actor: Described, critics: Described, targets: Described) -> list[th.Tensor] | None:
+        """All tensors that the update reads and writes, the actor's first; None where something is missing."""
+        agent = self.agent
+        of_actor = trained_tensors(actor.parameters, agent.actor.optimizer)
+        of_critics = trained_tensors(critics.parameters, agent.critic.optimizer)
+        of_entropy: list[th.Tensor] | None = []
+        if agent.ent_coef_optimizer is not None:
+            of_entropy = trained_tensors([agent.log_ent_coef], agent.ent_coef_optimizer)
+        if of_actor is None or of_critics is None or of_entropy is None:
+            return None
+        return [*of_actor, *of_critics, *targets.parameters, *of_entropy]
+
+    def _make_plan(self, networks: Sequence[Described], adams: list[tuple[float, ...]], tensors: list[th.Tensor]) -> Any:
+        """
+        :return: What the kernel works with; None where it cannot work with these tensors
+        """
+        agent, (actor, critics, targets) = self.agent, networks
+        are_trained = all(
+            {*network.parameters} == {*optimizer.param_groups[0]["params"]}
+            for network, optimizer in zip((actor, critics), self.optimizers, strict=False)
+        )
+        if not are_trained or (critics.shape, critics.sizes) != (targets.shape, targets.sizes):
+            return None
+        rest = iter(tensors)
+
+        def trained(param: th.Tensor, factor: float) -> tuple[Any, ...]:
+            return (*(next(rest).data_ptr() for _ in range(5)), param.numel(), factor)
+
+        described = []
+        for network, optimizer in zip((actor, critics), self.optimizers, strict=False):
+            factors = learning_rate_factors(network.parameters, optimizer)
+            parameters = tuple(trained(*pair) for pair in zip(network.parameters, factors, strict=True))
+            described.append((network.shape, network.sizes, parameters))
+        followers = tuple((next(rest).data_ptr(), 0, 0, 0, 0, param.numel(), 1.0) for param in targets.parameters)
+        described.append((targets.shape, targets.sizes, followers))
+        is_learned = agent.ent_coef_optimizer is not None
+        ent_coef = 0.0 if is_learned else float(agent.ent_coef_tensor)
+        log_ent_coef = trained(agent.log_ent_coef, 1.0) if is_learned else (0, 0, 0, 0, 0, 1, 1.0)
+        epsilon = agent.actor.action_dist.epsilon
+        options = (ent_coef, float(agent.target_entropy), agent.tau, LOG_STD_MIN, LOG_STD_MAX, epsilon)
+        return extension.sac_plan(*described, log_ent_coef, (adams[0], adams[1], adams[-1]), options)
+
+    @th.no_grad()
+    def update(self, data: ReplayBufferSamples, moves_targets: bool) -> dict[str, float]:
+        """
+        One step of each optimizer, after ``prepare`` has said yes.
+
+        :param data: A batch of B transitions
+        :param moves_targets: Whether the target critics follow
+        :return: The losses, as SB3 names them
+        """
+        obs, next_obs = _flat(data.observations), _flat(data.next_observations)
+        # In SB3's order, so that the random numbers are the same.
+        noise, next_noise = th.randn_like(data.actions), th.randn_like(data.actions)
+        arrays = [obs, data.actions, next_obs, data.rewards, data.dones, data.discounts, noise, next_noise]
+        arrays = [None if array is None else array.contiguous() for array in arrays]
+        addresses = [0 if array is None else array.data_ptr() for array in arrays]
+        rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
+        done = extension.sac_update(
+            self.plan, (len(obs), *addresses), self.agent.gamma, moves_targets, (rates[0], rates[1], rates[-1])
+        )
+        if done is None:
+            raise ValueError(NOT_FINITE)
+        ent_coef, ent_coef_loss, actor_loss, critic_loss = done
+        losses = {"ent_coef": ent_coef, "actor_loss": actor_loss, "critic_loss": critic_loss}
+        return {**losses, "ent_coef_loss": ent_coef_loss} if len(self.optimizers) == 3 else losses
+
+    def act(self, obs: Any) -> np.ndarray | None:
+        """
+        :param obs: Shape (n_envs, ...)
+        :return: Actions drawn for exploration, between -1 and 1, shape (n_envs, A); None where SB3 has to draw them
+        """
+        agent = self.agent
+        if self.plan is None or not self._acts_as_sb3 or agent.policy is not self.policy or not isinstance(obs, np.ndarray):
+            return None
+        if self.has_moved() or obs.shape[1:] != agent.observation_space.shape:
+            return None
+        flat = np.ascontiguousarray(obs.reshape(len(obs), -1), dtype=np.float32)
+        noise = th.randn(len(obs), math.prod(agent.action_space.shape)).numpy()
+        actions = np.empty_like(noise)
+        is_done = extension.sac_act(self.plan, len(obs), flat.ctypes.data, noise.ctypes.data, actions.ctypes.data)
+        return actions if is_done else None
+
+
+class SAC(WithNativeUpdate, stable_baselines3.SAC):
+    """
+    SB3's SAC in a fraction of the time: the same arguments, policies and random numbers, and the same results but for
+    rounding.
+
+    With small networks most of an update's time goes into calling torch. Here the whole of it, SAC's losses, their
+    gradients through the networks and Adam's steps, is one call of native code, for SPAN and for MLPs with ReLU or
+    tanh that read vectors. Everything else (images, Dict observations, gSDE, other activations and optimizers, a GPU,
+    hooks) is trained by SB3's own update.
+    """
+
+    native_class = NativeSAC
+
+    def train(self, gradient_steps: int, batch_size: int = 64) -> None:
+        native = self._prepare_native()
+        if native is None:
+            super().train(gradient_steps, batch_size)
+            return
+        self._update_learning_rate(native.optimizers)
+        losses: list[dict[str, float]] = []
+        for gradient_step in range(gradient_steps):
+            assert self.replay_buffer is not None
+            data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
+            losses.append(native.update(data, moves_targets=gradient_step % self.target_update_interval == 0))
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        for name in losses[0] if losses else ():
+            self.logger.record(f"train/{name}", sum(loss[name] for loss in losses) / len(losses))
+
+    def _sample_action(
+        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.num_timesteps >= learning_starts and action_noise is None and isinstance(self._native, NativeSAC):
+            action = self._native.act(self._last_obs)
+            if action is not None:
+                # As SB3 does it: brought to the environment's range, and back for the replay buffer.
+                buffer_action = self.policy.scale_action(self.policy.unscale_action(action))
+                return self.policy.unscale_action(buffer_action), buffer_action
+        return super()._sample_action(learning_starts, action_noise, n_envs)
+
+
+def _flat(observations: Any) -> th.Tensor:
+    """As SB3's preprocessing and ``FlattenExtractor``."""
+    return observations.float().flatten(start_dim=1)

@@ -1,0 +1,173 @@
+"""What the native updates do not know is trained by SB3's own, and nothing that somebody has changed is overlooked."""
+
+import copy
+
+import numpy as np
+import pytest
+import stable_baselines3
+import torch as th
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.noise import NormalActionNoise
+from torch import nn
+
+import sb3_span
+from tests.algorithms.twins import assert_same, make_agent, make_twins, needs_native, train
+from tests.policies.envs import make
+
+STEPS = {"SAC": 40, "PPO": 96}
+UNKNOWN = {
+    "gsde": dict(use_sde=True),
+    "image": dict(env=lambda: make("image")),
+    "discrete observations": dict(env=lambda: make("discrete")),
+    "adamw": dict(policy_kwargs=dict(optimizer_class=th.optim.AdamW)),
+    "amsgrad": dict(policy_kwargs=dict(optimizer_kwargs=dict(amsgrad=True))),
+    "preprocess": dict(policy_kwargs=dict(span_arch=dict(preprocess="layernorm", nmodes=3))),
+    "degree": dict(policy_kwargs=dict(span_arch=dict(basis="bspline", degree=4, nmodes=3))),
+    "extractor": dict(
+        policy_kwargs=dict(
+            features_extractor_class=sb3_span.SPANFeaturesExtractor, features_extractor_kwargs=dict(span_arch=dict(nmodes=3))
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+@pytest.mark.parametrize("option", UNKNOWN)
+def test_unknown_options_are_sb3s(name, option):
+    theirs, ours = make_twins(name, STEPS[name], **UNKNOWN[option])
+    assert ours._native.plan is None
+    assert_same(theirs, ours, tolerance=0.0)
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_unknown_activations_are_sb3s(name):
+    theirs, ours = make_twins(name, STEPS[name], network="mlp", policy_kwargs=dict(activation_fn=nn.ELU))
+    assert ours._native.plan is None
+    assert_same(theirs, ours, tolerance=0.0)
+
+
+@pytest.mark.parametrize("actions", ["multidiscrete", "multibinary"])
+def test_unknown_actions_are_sb3s(actions):
+    theirs, ours = make_twins("PPO", STEPS["PPO"], env=lambda: make("vector", actions))
+    assert ours._native.plan is None
+    assert_same(theirs, ours, tolerance=0.0)
+
+
+def test_noise_on_sacs_actions_is_added():
+    noise = dict(action_noise=NormalActionNoise(np.zeros(2), np.ones(2)))
+    assert_same(*make_twins("SAC", STEPS["SAC"], **noise))
+
+
+def networks_of(agent):
+    if hasattr(agent, "critic"):
+        return dict(
+            critic=agent.critic, qf=agent.critic.qf, actor_body=agent.actor.latent_pi, head=agent.actor.mu,
+            extractor=agent.critic.features_extractor, preprocess=agent.critic.qf.preprocess,
+        )  # fmt: skip
+    return dict(
+        policy=agent.policy, body=agent.policy.mlp_extractor, stack=agent.policy.mlp_extractor.pi_vf,
+        head=agent.policy.action_net, extractor=agent.policy.features_extractor,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("SAC", part) for part in ("critic", "qf", "actor_body", "head", "extractor", "preprocess")]
+    + [("PPO", part) for part in ("body", "stack", "head", "extractor")],
+)
+def test_hooks_are_called(name, part):
+    agent = train(make_agent(getattr(sb3_span, name)), STEPS[name])
+    calls = []
+    networks_of(agent)[part].register_forward_hook(lambda *_: calls.append(part))
+    train(agent, STEPS[name])
+    assert calls
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_hooks_of_gradients_and_steps_are_called(name):
+    agent = train(make_agent(getattr(sb3_span, name)), STEPS[name])
+    optimizer = agent.policy.optimizer if name == "PPO" else agent.critic.optimizer
+    calls = []
+    handle = optimizer.param_groups[0]["params"][0].register_hook(lambda grad: calls.append("gradient"))
+    train(agent, STEPS[name])
+    handle.remove()
+    optimizer.register_step_post_hook(lambda *_: calls.append("step"))
+    train(agent, STEPS[name])
+    assert {"gradient", "step"} <= set(calls)
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_a_frozen_parameter_stays(name):
+    agent = train(make_agent(getattr(sb3_span, name)), STEPS[name])
+    span = agent.actor.latent_pi if name == "SAC" else agent.policy.mlp_extractor.pi_vf
+    span.scale.requires_grad_(False)
+    before, weights = span.scale.clone(), span.coefficients.clone()
+    span.scale.grad = None
+    train(agent, STEPS[name])
+    assert th.equal(span.scale, before)
+    assert not th.equal(span.coefficients, weights)
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_double_precision(name):
+    """Parameters that are converted on the way: what the kernel had the addresses of is gone."""
+    agent = train(make_agent(getattr(sb3_span, name), network="mlp"), STEPS[name])
+    agent.policy.double()
+    with pytest.raises(RuntimeError, match="dtype|same type"):  # as SB3: observations stay in single precision
+        train(agent, STEPS[name])
+
+
+class _Moves(BaseCallback):
+    """Gives the parameters other memory, in the middle of a rollout."""
+
+    def _on_step(self) -> bool:
+        for parameter in self.model.policy.parameters():
+            parameter.data = parameter.data.clone()
+        return True
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_moved_parameters_are_noticed(name):
+    agents = []
+    for module in (stable_baselines3, sb3_span):
+        agent = train(make_agent(getattr(module, name)), STEPS[name])
+        agents.append(agent.learn(STEPS[name], callback=_Moves(), log_interval=None, reset_num_timesteps=False))
+    assert_same(*agents)
+
+
+@needs_native
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_nan_is_named(name):
+    agent = train(make_agent(getattr(sb3_span, name)), STEPS[name])
+    span = agent.critic.qf if name == "SAC" else agent.policy.mlp_extractor.pi_vf
+    span.coefficients.data.fill_(float("nan"))
+    with pytest.raises(ValueError, match=r"NaN or infinite.*learning rate"):
+        agent.train(1, 8) if name == "SAC" else agent.train()
+
+
+@needs_native
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+@pytest.mark.parametrize("loader", [stable_baselines3, sb3_span])
+def test_saved_agents_go_on(name, loader, tmp_path):
+    """What ours has saved, both load, with Adam's memory; and what SB3 has saved goes on in ours."""
+    agent = train(make_agent(getattr(sb3_span, name)), STEPS[name])
+    agent.save(tmp_path / "agent")
+    agent.replay_buffer = copy.deepcopy(agent.replay_buffer) if name == "SAC" else None
+    loaded = getattr(loader, name).load(tmp_path / "agent", env=agent.get_env())
+    saved_by_sb3 = train(make_agent(getattr(stable_baselines3, name)), STEPS[name])
+    saved_by_sb3.save(tmp_path / "sb3")
+    ours = getattr(sb3_span, name).load(tmp_path / "sb3", env=saved_by_sb3.get_env())
+    theirs = getattr(stable_baselines3, name).load(tmp_path / "sb3", env=saved_by_sb3.get_env())
+    assert_same(saved_by_sb3, agent)
+    for first, second in ((agent, loaded), (ours, theirs)):
+        for one, other in zip(first.policy.parameters(), second.policy.parameters(), strict=True):
+            assert th.allclose(one, other, atol=1e-6)
+    if name == "SAC":
+        ours.replay_buffer = theirs.replay_buffer = saved_by_sb3.replay_buffer
+        for one in (ours, theirs):
+            th.manual_seed(0)
+            np.random.seed(0)
+            one.set_logger(stable_baselines3.common.logger.configure(None, []))
+            one.train(3, 8)
+        assert ours._native.plan is not None
+        assert_same(theirs, ours)
