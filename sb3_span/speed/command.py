@@ -83,21 +83,35 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
             writer.writerow({key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()})
 
 
-def _ratio(row: dict[str, Any]) -> str:
-    return f"{row['ratio']:.2f} ({row['ratio_lower']:.2f} - {row['ratio_upper']:.2f})"
+def _ratio(row: dict[str, Any], prefix: str = "") -> str:
+    middle, lower, upper = (row[f"{prefix}ratio{end}"] for end in ("", "_lower", "_upper"))
+    return f"{middle:.2f} ({lower:.2f} - {upper:.2f})"
 
 
 def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
     machine = results["machine"][0]
     where = f"{machine['processor']}, one thread, {machine['kernel']} kernel ({machine['instructions']})"
-    steps = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) An environment step in training. {where}")
+    titles = ("SB3, SPAN, us", "SB3, MLP, us", "SPAN relative to MLP", "sb3_span, SPAN, us", "relative", "MLP, us", "relative")
+    steps = Table("", "", *titles, title=f"(a) An environment step in training, SB3's algorithms and sb3_span's. {where}")
     for row in results["training"]:
-        steps.add_row(row["environment"], row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
-    mean = sum(row["ratio"] for row in results["training"]) / len(results["training"])
-    steps.add_row("mean", "", "", "", f"{mean:.2f}")
+        sb3 = (f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
+        native = (
+            f"{row['native_span_us']:.0f}",
+            _ratio(row, "native_"),
+            f"{row['native_mlp_us']:.0f}",
+            _ratio(row, "native_mlp_"),
+        )
+        steps.add_row(row["environment"], row["algorithm"], *sb3, *native)
+    means = [
+        sum(row[f"{prefix}ratio"] for row in results["training"]) / len(results["training"])
+        for prefix in ("", "native_", "native_mlp_")
+    ]
+    steps.add_row("mean", "", "", "", f"{means[0]:.2f}", "", f"{means[1]:.2f}", "", f"{means[2]:.2f}")
     predict = results["predict"][0]
     steps.add_row("Hopper-v5, predict", "SAC", f"{predict['span_us']:.0f}", f"{predict['mlp_us']:.0f}", _ratio(predict))
-    steps.caption = "medians over rounds, and the quartiles of the ratios within a round"
+    steps.caption = (
+        "medians over rounds; ratios are to SB3's algorithm with the MLP, with the quartiles of those within a round"
+    )
 
     batches = sorted({row["batch"] for row in results["critics"]})
     critics = Table(

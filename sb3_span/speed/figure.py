@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-BLUE, RED, GREY = "#1b6ca8", "#c8553d", "0.55"
+BLUE, PALE, RED, ROSE, GREY = "#1b6ca8", "#9cc3e0", "#c8553d", "#e5b3a8", "0.55"
 
 
 def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
@@ -25,14 +25,24 @@ def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
 
 
 def _draw_training(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
-    names = [row["environment"] for row in rows][::-1]
-    ratios = np.array([row["ratio"] for row in rows][::-1])
-    spread = np.array([[row["ratio"] - row["ratio_lower"], row["ratio_upper"] - row["ratio"]] for row in rows][::-1]).T
-    axes.barh(names, ratios, xerr=spread, color=BLUE, error_kw=dict(ecolor="0.3", capsize=2, linewidth=1))
-    axes.axvline(1, color=RED, linewidth=2)
-    axes.text(1.0, len(names) - 0.4, " MLP", color=RED, va="bottom", ha="center")
-    axes.set(xlim=(0, 1.25), xlabel="relative to the MLP of the same size")
-    axes.set_title("Time of a training step", pad=18)
+    rows = rows[::-1]
+    places = np.arange(len(rows))
+    bars = (
+        ("", PALE, 0.27, "SPAN, SB3's algorithm"),
+        ("native_", BLUE, 0.0, "SPAN, sb3_span's"),
+        ("native_mlp_", ROSE, -0.27, "MLP, sb3_span's"),
+    )
+    for prefix, color, shift, label in bars:
+        middle, lower, upper = (np.array([row[f"{prefix}ratio{end}"] for row in rows]) for end in ("", "_lower", "_upper"))
+        error = dict(ecolor="0.3", capsize=2, linewidth=1)
+        axes.barh(
+            places + shift, middle, 0.27, xerr=[middle - lower, upper - middle], color=color, error_kw=error, label=label
+        )
+    axes.axvline(1, color=RED, linewidth=2, label="MLP, SB3's algorithm")
+    axes.set(xlim=(0, 1.25), xlabel="relative to the MLP of the same size in SB3's algorithm")
+    axes.set_yticks(places, [row["environment"] for row in rows])
+    axes.set_title("Time of a training step", pad=34)
+    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.45, 0.99))
 
 
 def _draw_critics(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:

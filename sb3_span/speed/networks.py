@@ -190,7 +190,7 @@ def measure_memory(hyperparams: Path) -> list[dict[str, Any]]:
     """(d) Peak of what a step allocates: torch's tensors, and the kernel's scratch memory while it runs."""
     rows = []
     for method, name in (("mlp", "Hopper's SAC, MLP"), ("span", "Hopper's SAC, SPAN")):
-        agent = make_agent(hyperparams / f"{method}.yml", "Hopper-v5", seed=0, buffer_size=1000, learning_starts=200)
+        agent = make_agent(hyperparams / f"{method}.yml", "Hopper-v5", seed=0, sb3=True, buffer_size=1000, learning_starts=200)
         assert isinstance(agent, SAC)
         agent.learn(300)  # optimizers have their states then
         peak = peak_allocation(partial(agent.train, gradient_steps=1, batch_size=128))

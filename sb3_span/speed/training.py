@@ -1,4 +1,4 @@
-"""(a) The time of an environment step in training, SPAN against the MLP of the same size."""
+"""(a) The time of an environment step in training, SPAN against the MLP of the same size, in SB3's algorithms and in ours."""
 
 from functools import partial
 from pathlib import Path
@@ -33,28 +33,27 @@ def drift_scales(module: th.nn.Module) -> None:
 
 def time_training(hyperparams: Path, env_id: str, rounds: int) -> dict[str, Any]:
     """
+    SPAN and MLP in SB3's algorithm, and both in sb3_span's.
+
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param env_id: The environment
     :param rounds: Rounds to measure
-    :return: One row of the table
+    :return: One row of the table; ratios are to SB3's algorithm with the MLP
     """
     models = {}
     for method in ("span", "mlp"):
         overrides = {"learning_starts": 200, "buffer_size": 50_000} if env_id.endswith("-v5") else {}
-        models[method] = make_agent(hyperparams / f"{method}.yml", env_id, seed=0, **overrides)
-        drift_scales(models[method].policy)
+        for prefix, sb3 in (("", True), ("native_", False)):
+            model = make_agent(hyperparams / f"{method}.yml", env_id, seed=0, sb3=sb3, **overrides)
+            drift_scales(model.policy)
+            models[prefix + method] = model
     is_sac = isinstance(models["span"], SAC)
     steps = 300 if is_sac else 2048  # two rollouts of PPO
-    contenders = {method: partial(model.learn, steps, reset_num_timesteps=False) for method, model in models.items()}
+    contenders = {name: partial(model.learn, steps, reset_num_timesteps=False) for name, model in models.items()}
     timings = take_turns(contenders, rounds, units=steps)
-    lower, middle, upper = timings["span"].quartiles(timings["mlp"])
-    return {
-        "environment": env_id,
-        "algorithm": "SAC" if is_sac else "PPO",
-        "span_us": 1e6 * timings["span"].median,
-        "mlp_us": 1e6 * timings["mlp"].median,
-        "ratio": middle,
-        "ratio_lower": lower,
-        "ratio_upper": upper,
-        "rounds": rounds,
-    }
+    row: dict[str, Any] = {"environment": env_id, "algorithm": "SAC" if is_sac else "PPO"}
+    row.update({f"{name}_us": 1e6 * timing.median for name, timing in timings.items()})
+    for prefix, name in (("", "span"), ("native_", "native_span"), ("native_mlp_", "native_mlp")):
+        quartiles = timings[name].quartiles(timings["mlp"])
+        row.update(zip((f"{prefix}ratio_lower", f"{prefix}ratio", f"{prefix}ratio_upper"), quartiles, strict=True))
+    return {**row, "rounds": rounds}

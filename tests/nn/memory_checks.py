@@ -91,6 +91,7 @@ def main() -> None:
                 "-p",
                 "no:cacheprovider",
                 "tests/nn/test_native.py",
+                "tests/algorithms/test_same_as_sb3.py",
                 "-k",
                 "not compile and not torch_for",
             ],
