@@ -7,8 +7,11 @@ from pathlib import Path
 
 import optuna
 import pytest
+import stable_baselines3
+from rl_zoo3.utils import ALGOS
 from stable_baselines3 import SAC
 
+import sb3_span
 from sb3_span.policies.optimizers import GradientClipping
 from sb3_span.policies.options import SPANOptions
 from sb3_span.zoo import make_agent
@@ -117,6 +120,16 @@ def test_what_a_search_draws_can_be_built(algo, conf):
             assert isinstance(model.policy, SPANOptions) == (conf == "span")
             if conf == "span":  # the rate that was drawn is the rate
                 assert set(model.policy.lr_scale.values()) == {1.0}
+
+
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_the_zoo_trains_with_the_native_updates(name):
+    assert ALGOS[name.lower()] is getattr(sb3_span, name)
+    env_id = {"PPO": "CartPole-v1", "SAC": "InvertedPendulum-v5"}[name]
+    for method in ("span", "mlp"):
+        hyperparams = ROOT / "hyperparams" / f"{method}.yml"
+        assert type(make_agent(hyperparams, env_id, seed=0)) is getattr(sb3_span, name)
+        assert type(make_agent(hyperparams, env_id, seed=0, sb3=True)) is getattr(stable_baselines3, name)
 
 
 def test_falling_learning_rate_as_the_zoo_writes_it():

@@ -1,5 +1,6 @@
 """Networks and optimizers of SB3 as the native updates take them: sizes, options, and parameters in order."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from sb3_span.policies.on_policy import SPANActorCriticPolicy
 from sb3_span.policies.optimizers import Adapted
 
 MAX_LAYERS = 8  # as in native/updates.h
+# Of a layer of an MLP. Larger ones are left to torch, which multiplies large matrices well, on more than one thread.
+MAX_WEIGHTS = 128 * 128
 
 
 @dataclass
@@ -45,7 +48,7 @@ def describe_actor(actor: Any) -> Described | None:
     """
     :return: None for an actor that the native update does not know, or that somebody has changed
     """
-    if type(actor) not in (Actor, SPANActor) or actor.use_sde or not _reads_vectors(actor):
+    if type(actor) not in (Actor, SPANActor) or actor.use_sde or has_hooks(actor) or not _reads_vectors(actor):
         return None
     heads = (actor.mu, actor.log_std)
     if type(actor) is SPANActor:
@@ -99,7 +102,7 @@ def _describe_span(span: Any, heads: Sequence[Any], only: int | None = None) -> 
     if type(span) is not SPAN or span.native is None or has_hooks(span) or not _are_linear(heads):
         return None
     own = span._native_parameters()
-    if own is None:
+    if own is None or [None if param is None else param.shape for param in own] != list(span.native.shapes):
         return None
     stack = len(span.coefficients)
     part = (0, 1) if only is None else (only, stack)
@@ -121,23 +124,36 @@ def _describe_mlps(networks: Sequence[Any], heads: Sequence[Any]) -> Described |
         if type(network) is not nn.Sequential or has_hooks(network):
             return None
         layers = list(network)
-        last = heads or layers[-1:]
+        last = list(heads) or layers[-1:]
         linear, between = layers[::2] if heads else layers[:-1:2], layers[1::2]
         activations |= {type(activation) for activation in between}
         own: list[Any] = [*linear, *last]
         if not _are_linear(own) or len(linear) != len(between) or any(has_hooks(activation) for activation in between):
             return None
         outputs = [layer.out_features for layer in own]
-        sizes = (own[0].in_features, *outputs[: len(linear)], sum(outputs[len(linear) :]))
+        own_sizes = (own[0].in_features, *outputs[: len(linear)], sum(outputs[len(linear) :]))
+        inputs = tuple(layer.in_features for layer in own[: len(linear) + 1])
+        if sizes not in ((), own_sizes) or inputs != own_sizes[:-1]:
+            return None
+        sizes = own_sizes
         pieces += _whole(own)
     if not activations <= {nn.ReLU, nn.Tanh} or len(activations) > 1 or len(sizes) > MAX_LAYERS + 1:
+        return None
+    if any(first * second > MAX_WEIGHTS for first, second in itertools.pairwise(sizes)):
         return None
     shape = (len(networks), sizes[0], 0, 0, 0, sizes[-1], 0, max(len(heads), 1), int(nn.Tanh in activations))
     return Described(shape, sizes, pieces)
 
 
 def _are_linear(layers: Sequence[Any]) -> bool:
-    return all(type(layer) is nn.Linear and layer.bias is not None and not has_hooks(layer) for layer in layers)
+    return all(
+        type(layer) is nn.Linear
+        and not has_hooks(layer)
+        and layer.bias is not None
+        and layer.weight.shape == (layer.out_features, layer.in_features)
+        and layer.bias.shape == (layer.out_features,)
+        for layer in layers
+    )
 
 
 def _whole(layers: Sequence[Any]) -> list[tuple[nn.Parameter, int, int]]:

@@ -89,5 +89,8 @@ class WithNativeUpdate(BaseAlgorithm):
             self._native = self.native_class(self)
         return self._native if self._native.prepare() else None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_native"}
+
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_native"]

@@ -1,5 +1,7 @@
 """SB3's PPO with an update in C."""
 
+import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ from sb3_span.algorithms.described import (
     trained_tensors,
 )
 from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
+from sb3_span.nn.native import choice
 
 ROLLOUT = ("observations", "actions", "values", "log_probs", "advantages", "returns")
 
@@ -27,28 +30,34 @@ class NativePPO(NativeUpdate):
 
     def __init__(self, agent: stable_baselines3.PPO) -> None:
         super().__init__(agent)
-        self.loss = 0.0  # of the last batch
+        self.last_kl = self.loss = 0.0  # of the last batch
         self._is_choice = isinstance(agent.action_space, spaces.Discrete)
 
     def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
-        optimizer = self.policy.optimizer
-        networks = describe_actor_critic(self.policy)
+        policy, optimizer = self.policy, self.policy.optimizer
+        networks = describe_actor_critic(policy)
         adam = None if networks is None else describe_adam(optimizer)
-        tensors = None if adam is None else trained_tensors(optimizer.param_groups[0]["params"], optimizer)
-        if networks is None or adam is None or tensors is None:
+        trained = None if adam is None else trained_tensors(optimizer.param_groups[0]["params"], optimizer)
+        if networks is None or adam is None or trained is None or adam[-1] >= 0:  # clipping is the algorithm's
             return None
-        adam = (*adam[:-1], self.agent.max_grad_norm)  # the algorithm's
-        return tensors, (adam, optimizer.defaults.get("lr_scale")), lambda: self._make_plan(networks, adam, tensors)
+        adam = (*adam[:-1], self.agent.max_grad_norm)
+        used = [param for network in networks for param in network.parameters]
+        if not self._is_choice:
+            used.append(policy.log_std)
+        options = (adam, optimizer.defaults.get("lr_scale"), [(network.shape, network.sizes) for network in networks])
+        return [*trained, *used], options, lambda: self._make_plan(networks, adam, trained)
 
     def _make_plan(self, networks: tuple[Described, Described], adam: tuple[float, ...], tensors: list[th.Tensor]) -> Any:
         """
+        :param tensors: Of each of the optimizer's parameters those that are trained with it
         :return: What the kernel works with; None where it cannot work with these tensors
         """
         policy = self.policy
         params = policy.optimizer.param_groups[0]["params"]
         log_std = None if self._is_choice else policy.log_std
-        used = {param for network in networks for param, _, _ in network.pieces} | ({log_std} - {None})
-        if used != {*params}:
+        pieces = [piece for network in networks for piece in network.pieces]
+        used = {param for param, _, _ in pieces} | ({log_std} - {None})
+        if used != {*params} or len({*pieces}) != len(pieces):  # networks that share a layer
             return None
         factors = learning_rate_factors(params, policy.optimizer)
         trained = tuple(
@@ -68,7 +77,8 @@ class NativePPO(NativeUpdate):
             divergence; and whether that was too large to go on
         """
         agent, buffer = self.agent, self.agent.rollout_buffer
-        order = np.random.permutation(buffer.buffer_size * buffer.n_envs)  # as the buffer's own batches
+        assert buffer.full, "the rollout was not finished"
+        order = np.random.permutation(buffer.buffer_size * buffer.n_envs).astype(np.int64)  # as the buffer's own batches
         if not buffer.generator_ready:
             for name in ROLLOUT:
                 setattr(buffer, name, buffer.swap_and_flatten(getattr(buffer, name)))
@@ -83,26 +93,62 @@ class NativePPO(NativeUpdate):
             agent.normalize_advantage,
             agent.policy.optimizer.param_groups[0]["lr"],
         )
-        if done is None:
+        if done is None or not all(map(math.isfinite, done)):
             raise ValueError(NOT_FINITE)
-        batches, is_stopped, *losses, self.loss = done
+        batches, is_stopped, *losses, self.last_kl, self.loss = done
         return np.array([batches, *losses]), bool(is_stopped)
 
-    @th.no_grad()
-    def forward(self, obs: th.Tensor, deterministic: bool = False) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """As the policy's: actions, values and logarithms of the actions' densities."""
-        policy, n_envs = self.policy, len(obs)
+
+class _Forward:
+    """
+    The policy's ``forward`` in C, for as long as a rollout is collected. Copies of the policy have their own again.
+
+    :param native: Prepared
+    """
+
+    def __init__(self, native: NativePPO) -> None:
+        self._native = native
+
+    def __call__(self, obs: th.Tensor, deterministic: bool = False) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        native, policy = self._native, self._native.policy
         x = obs.float().flatten(start_dim=1).contiguous()
-        out, values = th.empty(n_envs, len(policy.action_net.bias)), th.empty(n_envs, 1)
-        if self.has_moved() or not extension.ppo_act(self.plan, n_envs, x.data_ptr(), out.data_ptr(), values.data_ptr()):
+        is_expected = x.shape[1:] == (math.prod(policy.observation_space.shape),) and x.is_cpu
+        if th.is_grad_enabled() or not is_expected or not choice.nobody_watches() or native.has_moved():
             return type(policy).forward(policy, obs, deterministic)
-        if self._is_choice:
+        out, values = (th.empty(len(x), width, dtype=th.float32) for width in (len(policy.action_net.bias), 1))
+        if not extension.ppo_act(native.plan, len(x), x.data_ptr(), out.data_ptr(), values.data_ptr()):
+            return type(policy).forward(policy, obs, deterministic)
+        if isinstance(policy.action_space, spaces.Discrete):
             actions, log_prob = _choose(out, deterministic)
         else:
             distribution = policy.action_dist.proba_distribution(out, policy.log_std)
             actions = distribution.get_actions(deterministic=deterministic)
             log_prob = distribution.log_prob(actions)
         return actions.reshape(-1, *policy.action_space.shape), values, log_prob
+
+    def __reduce__(self) -> Any:
+        return _own_forward, (self._native.policy,)
+
+
+def _own_forward(policy: Any) -> Any:
+    return types.MethodType(type(policy).forward, policy)
+
+
+def _choose(logits: th.Tensor, deterministic: bool) -> tuple[th.Tensor, th.Tensor]:
+    """An action by its probability, and the logarithm of that."""
+    log_probs = logits.log_softmax(dim=1)
+    probs = log_probs.exp()
+    actions = probs.argmax(dim=1, keepdim=True) if deterministic else probs.multinomial(1, replacement=True)
+    return actions, log_probs.gather(1, actions).squeeze(1)
+
+
+def _piece(piece: tuple[th.Tensor, int, int]) -> tuple[Any, ...]:
+    """Addresses of one network's part of a stack's parameter and of its gradient."""
+    param, which, stack = piece
+    size = param.numel() // stack
+    offset = which * size * param.itemsize
+    assert param.grad is not None
+    return param.data_ptr() + offset, param.grad.data_ptr() + offset, 0, 0, 0, size, 1.0
 
 
 class PPO(WithNativeUpdate, stable_baselines3.PPO):
@@ -119,14 +165,14 @@ class PPO(WithNativeUpdate, stable_baselines3.PPO):
     native_class = NativePPO
 
     def collect_rollouts(self, *args: Any, **kwargs: Any) -> bool:
-        native = self._prepare_native()
-        if native is None:
+        native, policy = self._prepare_native(), self.policy
+        if native is None or "forward" in vars(policy):  # somebody's own
             return super().collect_rollouts(*args, **kwargs)
-        self.policy.forward = native.forward  # type: ignore[method-assign]  # of this object, for as long as it collects
+        policy.forward = _Forward(native)  # type: ignore[method-assign]
         try:
             return super().collect_rollouts(*args, **kwargs)
         finally:
-            del self.policy.forward
+            vars(policy).pop("forward", None)
 
     def train(self) -> None:
         native = self._prepare_native()
@@ -145,7 +191,7 @@ class PPO(WithNativeUpdate, stable_baselines3.PPO):
             self._n_updates += 1
             if is_stopped:
                 if self.verbose >= 1:
-                    print(f"Early stopping at step {epoch} due to reaching max kl")
+                    print(f"Early stopping at step {epoch} due to reaching max kl: {native.last_kl:.2f}")
                 break
         buffer = self.rollout_buffer
         batches, entropy_loss, policy_loss, value_loss, clip_fraction, _ = sums
@@ -162,20 +208,3 @@ class PPO(WithNativeUpdate, stable_baselines3.PPO):
         self.logger.record("train/clip_range", clip_range)
         if is_clipped:
             self.logger.record("train/clip_range_vf", clip_range_vf)
-
-
-def _choose(logits: th.Tensor, deterministic: bool) -> tuple[th.Tensor, th.Tensor]:
-    """An action by its probability, and the logarithm of that."""
-    log_probs = logits.log_softmax(dim=1)
-    probs = log_probs.exp()
-    actions = probs.argmax(dim=1, keepdim=True) if deterministic else probs.multinomial(1, replacement=True)
-    return actions, log_probs.gather(1, actions).squeeze(1)
-
-
-def _piece(piece: tuple[th.Tensor, int, int]) -> tuple[Any, ...]:
-    """Addresses of one network's part of a stack's parameter and of its gradient."""
-    param, which, stack = piece
-    size = param.numel() // stack
-    offset = which * size * param.itemsize
-    assert param.grad is not None
-    return param.data_ptr() + offset, param.grad.data_ptr() + offset, 0, 0, 0, size, 1.0

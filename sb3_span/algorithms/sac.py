@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import stable_baselines3
 import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -29,8 +30,10 @@ class NativeSAC(NativeUpdate):
     def __init__(self, agent: stable_baselines3.SAC) -> None:
         super().__init__(agent)
         policy = type(agent.policy)
-        self._acts_as_sb3 = policy.predict is BasePolicy.predict and policy._predict is SACPolicy._predict
+        is_own = type(agent).predict is not BaseAlgorithm.predict or policy.predict is not BasePolicy.predict
+        self._acts_as_sb3 = not is_own and policy._predict is SACPolicy._predict
         self.optimizers: list[th.optim.Optimizer] = []
+        self._actor: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # its shape, as the plan has it
 
     def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
         agent = self.agent
@@ -42,8 +45,11 @@ class NativeSAC(NativeUpdate):
         tensors = None if None in networks or None in adams else self._collect(*networks)  # type: ignore[arg-type]
         if tensors is None:
             return None
+        fixed = None if agent.ent_coef_optimizer is not None else float(agent.ent_coef_tensor)
         scales = [optimizer.defaults.get("lr_scale") for optimizer in self.optimizers]
-        options = (adams, agent.tau, agent.target_entropy, agent.ent_coef, scales)
+        shapes = [(network.shape, network.sizes) for network in networks]  # type: ignore[union-attr]
+        self._actor = shapes[0]
+        options = (adams, agent.tau, agent.target_entropy, fixed, scales, shapes)
         return tensors, options, lambda: self._make_plan(networks, adams, tensors)  # type: ignore[arg-type]
 
     def _collect(self, actor: Described, critics: Described, targets: Described) -> list[th.Tensor] | None:
@@ -97,17 +103,17 @@ class NativeSAC(NativeUpdate):
         :param moves_targets: Whether the target critics follow
         :return: The losses, as SB3 names them
         """
-        obs, next_obs = _flat(data.observations), _flat(data.next_observations)
+        size = len(data.actions)
         # In SB3's order, so that the random numbers are the same.
-        noise, next_noise = th.randn_like(data.actions), th.randn_like(data.actions)
-        arrays = [obs, data.actions, next_obs, data.rewards, data.dones, data.discounts, noise, next_noise]
-        arrays = [None if array is None else array.contiguous() for array in arrays]
-        addresses = [0 if array is None else array.data_ptr() for array in arrays]
+        noise, next_noise = (th.randn(data.actions.shape, dtype=th.float32) for _ in range(2))
+        arrays = (data.observations, data.actions, data.next_observations, data.rewards, data.dones, data.discounts)
+        tensors = [None if array is None else array.float().contiguous() for array in (*arrays, noise, next_noise)]
+        addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
         rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
         done = extension.sac_update(
-            self.plan, (len(obs), *addresses), self.agent.gamma, moves_targets, (rates[0], rates[1], rates[-1])
+            self.plan, (size, *addresses), self.agent.gamma, moves_targets, (rates[0], rates[1], rates[-1])
         )
-        if done is None:
+        if done is None or not all(map(math.isfinite, done)):
             raise ValueError(NOT_FINITE)
         ent_coef, ent_coef_loss, actor_loss, critic_loss = done
         losses = {"ent_coef": ent_coef, "actor_loss": actor_loss, "critic_loss": critic_loss}
@@ -116,18 +122,26 @@ class NativeSAC(NativeUpdate):
     def act(self, obs: Any) -> np.ndarray | None:
         """
         :param obs: Shape (n_envs, ...)
-        :return: Actions drawn for exploration, between -1 and 1, shape (n_envs, A); None where SB3 has to draw them
+        :return: Actions drawn for exploration, between -1 and 1, shape (n_envs, ...); None where SB3 has to draw them
         """
         agent = self.agent
         if self.plan is None or not self._acts_as_sb3 or agent.policy is not self.policy or not isinstance(obs, np.ndarray):
             return None
-        if self.has_moved() or obs.shape[1:] != agent.observation_space.shape:
+        actor = describe_actor(agent.actor)
+        if actor is None or obs.shape[1:] != agent.observation_space.shape:
+            return None
+        # Since the last update it may have been moved or changed.
+        addresses = self._addresses[: 5 * len(actor.pieces) : 5]
+        is_planned = (actor.shape, actor.sizes) == self._actor and [
+            param.data_ptr() for param in actor.parameters
+        ] == addresses
+        if not is_planned:
             return None
         flat = np.ascontiguousarray(obs.reshape(len(obs), -1), dtype=np.float32)
-        noise = th.randn(len(obs), math.prod(agent.action_space.shape)).numpy()
+        noise = th.randn(len(obs), *agent.action_space.shape, dtype=th.float32).numpy()
         actions = np.empty_like(noise)
         is_done = extension.sac_act(self.plan, len(obs), flat.ctypes.data, noise.ctypes.data, actions.ctypes.data)
-        return actions if is_done else None
+        return actions if is_done and np.isfinite(actions).all() else None
 
 
 class SAC(WithNativeUpdate, stable_baselines3.SAC):
@@ -169,8 +183,3 @@ class SAC(WithNativeUpdate, stable_baselines3.SAC):
                 buffer_action = self.policy.scale_action(self.policy.unscale_action(action))
                 return self.policy.unscale_action(buffer_action), buffer_action
         return super()._sample_action(learning_starts, action_noise, n_envs)
-
-
-def _flat(observations: Any) -> th.Tensor:
-    """As SB3's preprocessing and ``FlattenExtractor``."""
-    return observations.float().flatten(start_dim=1)

@@ -1,6 +1,7 @@
 """What the native updates do not know is trained by SB3's own, and nothing that somebody has changed is overlooked."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_noise_on_sacs_actions_is_added():
 def networks_of(agent):
     if hasattr(agent, "critic"):
         return dict(
-            critic=agent.critic, qf=agent.critic.qf, actor_body=agent.actor.latent_pi, head=agent.actor.mu,
+            critic=agent.critic, qf=agent.critic.qf, actor=agent.actor, actor_body=agent.actor.latent_pi, head=agent.actor.mu,
             extractor=agent.critic.features_extractor, preprocess=agent.critic.qf.preprocess,
         )  # fmt: skip
     return dict(
@@ -72,7 +73,7 @@ def networks_of(agent):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("SAC", part) for part in ("critic", "qf", "actor_body", "head", "extractor", "preprocess")]
+    [("SAC", part) for part in ("critic", "qf", "actor", "actor_body", "head", "extractor", "preprocess")]
     + [("PPO", part) for part in ("body", "stack", "head", "extractor")],
 )
 def test_hooks_are_called(name, part):
@@ -113,7 +114,7 @@ def test_double_precision(name):
     """Parameters that are converted on the way: what the kernel had the addresses of is gone."""
     agent = train(make_agent(getattr(sb3_span, name), network="mlp"), STEPS[name])
     agent.policy.double()
-    with pytest.raises(RuntimeError, match="dtype|same type"):  # as SB3: observations stay in single precision
+    with pytest.raises(RuntimeError, match=r"dtype|same type"):  # as SB3: observations stay in single precision
         train(agent, STEPS[name])
 
 
@@ -135,12 +136,142 @@ def test_moved_parameters_are_noticed(name):
     assert_same(*agents)
 
 
+def swap_activation(agent):
+    body = agent.actor.latent_pi if hasattr(agent, "actor") else agent.policy.mlp_extractor.policy_net
+    body[1] = nn.Sigmoid()
+
+
+def shrink_a_critic(agent):
+    """With its optimizer, and its target: the first of the two is smaller then."""
+    for critic in (agent.critic, agent.critic_target):
+        critic.qf0[2], critic.qf0[4] = nn.Linear(7, 3), nn.Linear(3, 1)
+    agent.critic_target.load_state_dict(agent.critic.state_dict())
+    agent.critic.optimizer = th.optim.Adam(agent.critic.parameters(), lr=3e-4)
+
+
+def share_layers(agent):
+    agent.policy.mlp_extractor.value_net = agent.policy.mlp_extractor.policy_net
+    agent.policy.optimizer = th.optim.Adam(agent.policy.parameters(), lr=3e-4, eps=1e-5)
+
+
+def replace_log_std(agent):
+    agent.policy.log_std = nn.Parameter(th.full((2,), -1.5))
+
+
+def replace_head(agent):
+    agent.policy.action_net = nn.Linear(5, 2)
+
+
+def set_ent_coef(agent):
+    agent.ent_coef_tensor = th.tensor(5.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "options"),
+    [
+        ("SAC", swap_activation, {}),
+        ("PPO", swap_activation, {}),
+        ("SAC", shrink_a_critic, {}),
+        ("SAC", set_ent_coef, dict(ent_coef=0.1)),
+        ("PPO", share_layers, {}),
+        ("PPO", replace_log_std, {}),
+        ("PPO", replace_head, {}),
+    ],
+)
+def test_what_is_replaced_is_noticed(name, change, options):
+    agents = []
+    for module in (stable_baselines3, sb3_span):
+        agent = train(make_agent(getattr(module, name), network="mlp", **options), STEPS[name])
+        th.manual_seed(3)
+        change(agent)
+        agents.append(train(agent, STEPS[name]))
+    assert_same(*agents)
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_wide_mlps_are_sb3s(name):
+    _, ours = make_twins(name, STEPS[name], network="mlp", policy_kwargs=dict(net_arch=[256, 256]))
+    assert ours._native.plan is None
+
+
+def test_predict_of_a_subclass_acts():
+    class Careful(sb3_span.SAC):
+        calls = 0
+
+        def predict(self, *args, **kwargs):
+            self.calls += 1
+            return super().predict(*args, **kwargs)
+
+    sizes = dict(buffer_size=500, learning_starts=20, batch_size=16)
+    agent = train(Careful("SPANPolicy", make("vector"), seed=0, device="cpu", **sizes), STEPS["SAC"])
+    assert agent.calls == STEPS["SAC"] - 20
+
+
+class _Watches(BaseCallback):
+    """What a callback may do with the policy while experience is collected."""
+
+    def _on_step(self) -> bool:
+        policy, obs = self.model.policy, th.zeros(2, 3)
+        with th.no_grad():
+            th.manual_seed(0)
+            actions = policy(obs)[0]
+            for twin in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+                th.manual_seed(0)
+                assert th.allclose(actions, twin(obs)[0])
+                next(twin.parameters()).data.fill_(100.0)  # the copy's own
+        policy(obs)[1].mean().backward()
+        policy.optimizer.zero_grad()
+        with pytest.raises((RuntimeError, ValueError)):
+            policy(th.zeros(1, 2))
+        return True
+
+
+def test_callbacks_may_copy_and_ask_the_policy():
+    agent = train(make_agent(sb3_span.PPO), STEPS["PPO"])
+    agent.learn(STEPS["PPO"], callback=_Watches(), log_interval=None, reset_num_timesteps=False)
+    assert "forward" not in vars(agent.policy)
+
+
+def test_a_forward_of_ones_own_is_called():
+    agent = train(make_agent(sb3_span.PPO), STEPS["PPO"])
+    own, calls = agent.policy.forward, []
+    agent.policy.forward = lambda *args: calls.append(args) or own(*args)
+    train(agent, STEPS["PPO"])
+    assert len(calls) == STEPS["PPO"]
+    assert "forward" in vars(agent.policy)
+
+
+def test_agents_can_be_copied():
+    agent = train(make_agent(sb3_span.SAC), STEPS["SAC"])
+    twin = copy.deepcopy(agent)
+    before = twin.actor.mu.weight.clone()
+    train(agent, STEPS["SAC"])
+    assert th.equal(twin.actor.mu.weight, before)
+    train(twin, STEPS["SAC"])
+    assert not th.equal(twin.actor.mu.weight, before)
+
+
+def test_an_unfinished_rollout_is_refused():
+    agent = train(make_agent(sb3_span.PPO), STEPS["PPO"])
+    agent.rollout_buffer.reset()
+    with pytest.raises(AssertionError):
+        agent.train()
+
+
 @needs_native
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
-def test_nan_is_named(name):
-    agent = train(make_agent(getattr(sb3_span, name)), STEPS[name])
-    span = agent.critic.qf if name == "SAC" else agent.policy.mlp_extractor.pi_vf
-    span.coefficients.data.fill_(float("nan"))
+@pytest.mark.parametrize("network", ["span", "mlp"])
+def test_nan_is_named(name, network):
+    agent = train(make_agent(getattr(sb3_span, name), network=network), STEPS[name])
+    agent.policy.state_dict()[
+        {"SAC": "critic.qf", "PPO": "mlp_extractor"}[name]
+        + {
+            "SACspan": ".coefficients",
+            "PPOspan": ".pi_vf.coefficients",
+            "SACmlp": "0.0.weight",
+            "PPOmlp": ".value_net.0.weight",
+        }[name + network]
+    ].fill_(float("nan"))
     with pytest.raises(ValueError, match=r"NaN or infinite.*learning rate"):
         agent.train(1, 8) if name == "SAC" else agent.train()
 

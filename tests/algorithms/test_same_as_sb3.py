@@ -1,13 +1,15 @@
 """Whatever the options: the native updates end where SB3's own end."""
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
 from sb3_span.algorithms.native_update import extension
 from sb3_span.nn.native.function import KERNELS
 from tests.algorithms.twins import assert_same, make_twins, needs_native
-from tests.policies.envs import TrackEnv, make
+from tests.policies.envs import OBSERVATIONS, RandomEnv, TrackEnv, make
 
 pytestmark = needs_native
 
@@ -36,6 +38,10 @@ SAC_OPTIONS = {
     "weight decay": dict(policy_kwargs=dict(optimizer_kwargs=dict(weight_decay=0.1, betas=(0.8, 0.95), eps=1e-5))),
     "several environments": dict(n_envs=3),
     "n-step returns": dict(n_steps=3),
+    "n-step returns, numpy's discount": dict(n_steps=3, gamma=np.float64(0.9)),
+    "a matrix of actions": dict(env=lambda: make_with_actions(spaces.Box(-2, 1, (2, 2)))),
+    "a row of actions": dict(env=lambda: make_with_actions(spaces.Box(-2, 1, (1, 2)))),
+    "half precision": dict(env=lambda: make_with_actions(spaces.Box(-2, 1, (2,), np.float16))),
     "matrix": dict(env=lambda: make("matrix")),
     "double precision": dict(env=lambda: make("float64")),
     "unshared": dict(policy_kwargs=dict(share_features_extractor=False)),
@@ -52,10 +58,15 @@ PPO_OPTIONS = {
     "falling rate": dict(learning_rate=LinearSchedule(1e-2, 1e-3, 1.0), clip_range=LinearSchedule(0.3, 0.1, 1.0)),
     "several environments": dict(n_envs=3),
     "timeouts": dict(env=TrackEnv),
+    "a matrix of actions": dict(env=lambda: make_with_actions(spaces.Box(-2, 1, (2, 2)))),
     "matrix": dict(env=lambda: make("matrix")),
     "unshared": dict(policy_kwargs=dict(share_features_extractor=False)),
     "log_std": dict(policy_kwargs=dict(log_std_init=-1.0)),
 }
+
+
+def make_with_actions(space):
+    return RandomEnv(OBSERVATIONS["vector"], space)
 
 
 def check(name, **options):

@@ -188,7 +188,7 @@ static PyObject *py_ppo_plan(PyObject *self, PyObject *args) {
 
 /* ppo_epoch(plan, (rows, batch, order, obs, actions, values, log_probs, advantages, returns),
  *           (clip_range, clip_range_vf, ent_coef, vf_coef, max_kl), normalizes, rate)
- * -> (batches, stopped, entropy_loss, policy_loss, value_loss, clip_fraction, approx_kl, loss), or None when it could not go on. */
+ * -> (batches, stopped, entropy_loss, policy_loss, value_loss, clip_fraction, approx_kl, last_kl, loss), or None when it could not go on. */
 static PyObject *py_ppo_epoch(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule;
@@ -210,8 +210,8 @@ static PyObject *py_ppo_epoch(PyObject *self, PyObject *args) {
     Py_END_ALLOW_THREADS;
     if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
     if (status != SPAN_DONE) Py_RETURN_NONE;
-    return Py_BuildValue("(didddddd)", l.batches, l.stopped, l.entropy_loss, l.policy_loss, l.value_loss, l.clip_fraction,
-                         l.approx_kl, l.loss);
+    return Py_BuildValue("(diddddddd)", l.batches, l.stopped, l.entropy_loss, l.policy_loss, l.value_loss, l.clip_fraction,
+                         l.approx_kl, l.last_kl, l.loss);
 }
 
 /* ppo_act(plan, B, obs, out, values) -> whether it could be done */

@@ -27,10 +27,16 @@ static void linear(const float *x, int stride, int inputs, const float *w, const
         }
 }
 
+/* Near zero by its series: the difference of two numbers close to 1 would lose digits. */
+INLINE Vec tanh_of(Vec v) {
+    Vec square = v * v, near = v * (1.0f - square * (1.0f / 3.0f - square * (2.0f / 15.0f)));
+    return choose(square < 0.01f, near, 2.0f / (1.0f + span_exp_minus(2.0f * v)) - 1.0f);
+}
+
 static void activate(float *values, size_t count, int tanh) {
     for (size_t i = 0; i < count; i += LANES) {
         Vec v = load(values + i);
-        store(values + i, tanh ? 2.0f / (1.0f + span_exp_minus(2.0f * v)) - 1.0f : choose(v <= 0.0f, fill(0.0f), v));
+        store(values + i, tanh ? tanh_of(v) : choose(v <= 0.0f, fill(0.0f), v));
     }
 }
 
@@ -71,16 +77,23 @@ static size_t values_floats(const Networks *n, int batch) {
     return sum;
 }
 
-static int widest(const Networks *n) {
-    int most = 0;
-    for (int l = 0; l <= n->layers; l++)
-        if (padded(n->sizes[l]) > most) most = padded(n->sizes[l]);
+static size_t largest(size_t a, size_t b) { return a > b ? a : b; }
+
+/* The widest layer, inputs and outputs among them, and the weights of the largest. */
+static size_t widest(const Networks *n) {
+    size_t most = 0;
+    for (int l = 0; l <= n->layers; l++) most = largest(most, padded(n->sizes[l]));
+    return most;
+}
+
+static size_t most_weights(const Networks *n) {
+    size_t most = 0;
+    for (int l = 0; l < n->layers; l++) most = largest(most, (size_t)padded(n->sizes[l]) * padded(n->sizes[l + 1]));
     return most;
 }
 
 static void mlp_forward(const Networks *n, int c, const float *x, int batch, float *values, float *out, Arena arena) {
-    int most = widest(n);
-    float *w = take(&arena, (size_t)most * most), *b = take(&arena, most);
+    float *w = take(&arena, most_weights(n)), *b = take(&arena, widest(n));
     const float *from = x;
     int stride = n->sizes[0];
     for (int l = 0; l < n->layers; l++) {
@@ -96,9 +109,10 @@ static void mlp_forward(const Networks *n, int c, const float *x, int batch, flo
 
 static void mlp_backward(const Networks *n, int c, const float *x, int batch, const float *values, const float *grad_out,
                          int for_parameters, float *grad_x, Arena arena) {
-    int most = widest(n), inputs = padded(n->sizes[0]);
-    float *w = take(&arena, (size_t)most * most), *b = take(&arena, most);
-    float *grad = take(&arena, (size_t)batch * most), *next = take(&arena, (size_t)batch * most);
+    size_t most = widest(n);
+    int inputs = padded(n->sizes[0]);
+    float *w = take(&arena, most_weights(n)), *b = take(&arena, most);
+    float *grad = take(&arena, batch * most), *next = take(&arena, batch * most);
     float *x_padded = take(&arena, (size_t)batch * inputs);
     copy_padded(x_padded, x, batch, n->sizes[0], inputs);
     copy_padded(grad, grad_out, batch, n->outputs, padded(n->outputs));
@@ -137,7 +151,7 @@ static void mlp_backward(const Networks *n, int c, const float *x, int batch, co
 
 static size_t mlp_bytes(const Networks *n, int batch) {
     size_t most = widest(n), rows = batch;
-    return piece(most * most) + piece(most) + 2 * piece(rows * most) + piece(rows * padded(n->sizes[0]));
+    return piece(most_weights(n)) + piece(most) + 2 * piece(rows * most) + piece(rows * padded(n->sizes[0]));
 }
 
 /* Floats that a forward pass keeps for the backward pass. */
@@ -149,7 +163,7 @@ static size_t kept_floats(const Networks *n, int batch) {
 /* Two heads side by side, as one, and their gradients. */
 static size_t joined_floats(const Networks *n) { return (size_t)n->outputs * (n->span.modes + 1); }
 
-/* Floats of scratch memory that a pass over the network takes from the arena. */
+/* Bytes of scratch memory that a pass over the network takes from the arena. */
 static size_t network_scratch(const Networks *n, int batch) {
     return n->layers ? mlp_bytes(n, batch) : 2 * piece(joined_floats(n));
 }

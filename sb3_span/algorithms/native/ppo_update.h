@@ -106,9 +106,9 @@ static void ppo_losses(const PpoPlan *plan, const PpoEpoch *e, const int64_t *or
         for (int i = 0; i < n; i++) plan->log_std_grad[i] -= (float)e->ent_coef;
     sums->batches += 1.0;
     sums->policy_loss += policy / batch, sums->value_loss += value / batch, sums->entropy_loss -= entropy / batch;
-    sums->clip_fraction += clipped / batch, sums->approx_kl += kl / batch;
+    sums->clip_fraction += clipped / batch, sums->approx_kl += kl / batch, sums->last_kl = kl / batch;
     sums->loss = (policy - e->ent_coef * entropy + e->vf_coef * value) / batch;
-    sums->stopped = e->max_kl >= 0.0 && kl / batch > e->max_kl;
+    sums->stopped = e->max_kl >= 0.0 && sums->last_kl > e->max_kl;
 }
 
 static int ppo_epoch(const PpoPlan *plan, const PpoEpoch *e, PpoLosses *sums) {

@@ -66,8 +66,6 @@ static double mean_of(const float *values, int count) {
     return sum / count;
 }
 
-static size_t largest(size_t a, size_t b) { return a > b ? a : b; }
-
 static int sac_act(const SacPlan *plan, int batch, const float *obs, const float *noise, float *actions) {
     const Networks *actor = &plan->actor;
     int n_actions = actor->outputs / 2;
@@ -167,7 +165,7 @@ static int sac_update(const SacPlan *plan, const SacBatch *data, SacLosses *loss
         for (int i = 0; i < targets->count; i++) {
             float *to = targets->parameters[i].value, tau = (float)plan->tau;
             const float *from = critics->parameters[i].value;
-            for (size_t k = 0; k < targets->parameters[i].size; k++) to[k] += tau * (from[k] - to[k]);
+            for (size_t k = 0; k < targets->parameters[i].size; k++) to[k] = (1.0f - tau) * to[k] + tau * from[k];
         }
     losses->ent_coef = ent_coef;
     losses->critic_loss = 0.5 * squares / batch;

@@ -80,8 +80,8 @@ typedef struct {
     int normalizes;
 } PpoEpoch;
 
-typedef struct { /* sums over the batches, and the last one's loss */
-    double batches, entropy_loss, policy_loss, value_loss, clip_fraction, approx_kl, loss;
+typedef struct { /* sums over the batches, and the last one's divergence and loss */
+    double batches, entropy_loss, policy_loss, value_loss, clip_fraction, approx_kl, last_kl, loss;
     int stopped;
 } PpoLosses;
 
