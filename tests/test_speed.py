@@ -46,7 +46,15 @@ def test_command(tmp_path, monkeypatch, capsys):
         rows = list(csv.DictReader(file))
     assert [row["environment"] for row in rows] == ["CartPole-v1", "InvertedPendulum-v5"]
     assert all(float(row["ratio"]) > 0 for row in rows)
+    assert all(float(row[f"{prefix}ratio"]) > 0 for row in rows for prefix in ("native_", "native_mlp_"))
     assert "SPAN relative to MLP" in capsys.readouterr().out
+
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    (tmp_path / "out" / "speed.png").unlink()
+    arguments = ["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")]
+    main([*arguments, "--training-only"])
+    changed = {path.name for path in (tmp_path / "out").iterdir() if path.read_bytes() != before[path.name]}
+    assert {"training.csv", "speed.png"} <= changed <= {"training.csv", "speed.png", "machine.csv"}
 
 
 def test_errors(tmp_path):

@@ -17,13 +17,14 @@ from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
 
 
-def measure_speed(output: Path, hyperparams: Path, rounds: int = 20) -> None:
+def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, training_only: bool = False) -> None:
     """
     Time SPAN against the MLP it replaces, interleaved in this process and on one thread.
 
     :param output: Folder for the CSV files and the picture
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param rounds: Rounds for each comparison
+    :param training_only: Time training steps only, and draw the picture again with what else is in the folder
     """
     for name in ("span.yml", "mlp.yml"):
         if not (hyperparams / name).is_file():
@@ -35,24 +36,31 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20) -> None:
     threads = th.get_num_threads()
     th.set_num_threads(1)
     try:
-        results = _measure(hyperparams, rounds, console)
+        results = _measure_training(hyperparams, rounds, console)
+        if not training_only:
+            results.update(_measure_rest(hyperparams, rounds, console))
     finally:
         th.set_num_threads(threads)
     for name, rows in results.items():
         _write(output / f"{name}.csv", rows)
-    draw(results, output / "speed.png")
-    for table in _tables(results):
+    others = {path.stem: _read(path) for path in output.glob("*.csv")}
+    if {"critics", "growth"} <= set(others):
+        draw({**others, **results}, output / "speed.png")
+    for table in _training_tables(results) if training_only else _tables(results):
         console.print(table)
     console.print(f"Written to {output}: " + ", ".join(sorted(path.name for path in output.iterdir())))
 
 
-def _measure(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
-    results: dict[str, list[dict[str, Any]]] = {
+def _measure_training(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
+    ids = track(training.ENVIRONMENTS, "training", console=console)
+    return {
         "machine": [{**machine(), "python": platform.python_version(), "torch": th.__version__}],
-        "training": [],
+        "training": [training.time_training(hyperparams, env_id, rounds) for env_id in ids],
     }
-    for env_id in track(training.ENVIRONMENTS, "training", console=console):
-        results["training"].append(training.time_training(hyperparams, env_id, rounds))
+
+
+def _measure_rest(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
+    results: dict[str, list[dict[str, Any]]] = {}
     for name, measure in track(
         [
             ("critics", lambda: networks.time_critics(rounds)),
@@ -83,35 +91,48 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
             writer.writerow({key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()})
 
 
+def _read(path: Path) -> list[dict[str, Any]]:
+    def number(text: str) -> Any:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+    with path.open(newline="") as file:
+        return [{name: number(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
 def _ratio(row: dict[str, Any], prefix: str = "") -> str:
     middle, lower, upper = (row[f"{prefix}ratio{end}"] for end in ("", "_lower", "_upper"))
     return f"{middle:.2f} ({lower:.2f} - {upper:.2f})"
 
 
-def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
-    machine = results["machine"][0]
+def _training_tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
+    machine, rows = results["machine"][0], results["training"]
     where = f"{machine['processor']}, one thread, {machine['kernel']} kernel ({machine['instructions']})"
-    titles = ("SB3, SPAN, us", "SB3, MLP, us", "SPAN relative to MLP", "sb3_span, SPAN, us", "relative", "MLP, us", "relative")
-    steps = Table("", "", *titles, title=f"(a) An environment step in training, SB3's algorithms and sb3_span's. {where}")
-    for row in results["training"]:
-        sb3 = (f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
-        native = (
-            f"{row['native_span_us']:.0f}",
-            _ratio(row, "native_"),
-            f"{row['native_mlp_us']:.0f}",
-            _ratio(row, "native_mlp_"),
-        )
-        steps.add_row(row["environment"], row["algorithm"], *sb3, *native)
-    means = [
-        sum(row[f"{prefix}ratio"] for row in results["training"]) / len(results["training"])
-        for prefix in ("", "native_", "native_mlp_")
-    ]
-    steps.add_row("mean", "", "", "", f"{means[0]:.2f}", "", f"{means[1]:.2f}", "", f"{means[2]:.2f}")
-    predict = results["predict"][0]
-    steps.add_row("Hopper-v5, predict", "SAC", f"{predict['span_us']:.0f}", f"{predict['mlp_us']:.0f}", _ratio(predict))
-    steps.caption = (
-        "medians over rounds; ratios are to SB3's algorithm with the MLP, with the quartiles of those within a round"
+
+    def mean(prefix: str) -> str:
+        return f"{sum(row[f'{prefix}ratio'] for row in rows) / len(rows):.2f}"
+
+    sb3 = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) An environment step in training. {where}")
+    native = Table(
+        "", "", "SPAN, us", "relative to SB3, MLP", "MLP, us", "relative to SB3, MLP", title="In sb3_span's PPO and SAC"
     )
+    for row in rows:
+        name, algorithm = row["environment"], row["algorithm"]
+        sb3.add_row(name, algorithm, f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
+        span = (f"{row['native_span_us']:.0f}", _ratio(row, "native_"))
+        native.add_row(name, algorithm, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"))
+    sb3.add_row("mean", "", "", "", mean(""))
+    native.add_row("mean", "", "", mean("native_"), "", mean("native_mlp_"))
+    sb3.caption = "in SB3's PPO and SAC; medians over rounds, and the quartiles of the ratios within a round"
+    return [sb3, native]
+
+
+def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
+    sb3, native = _training_tables(results)
+    predict = results["predict"][0]
+    sb3.add_row("Hopper-v5, predict", "SAC", f"{predict['span_us']:.0f}", f"{predict['mlp_us']:.0f}", _ratio(predict))
 
     batches = sorted({row["batch"] for row in results["critics"]})
     critics = Table(
@@ -142,7 +163,7 @@ def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
         f"{evaluation['seconds']:.1f} s, of which {evaluation['environments_s']:.1f} s are the environments' and "
         f"{evaluation['physics_s']:.1f} s MuJoCo's alone"
     )
-    return [steps, critics, growth, memory, around, *_offline_tables(results)]
+    return [sb3, native, critics, growth, memory, around, *_offline_tables(results)]
 
 
 def _offline_tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
