@@ -57,7 +57,7 @@ class NativePPO(NativeUpdate):
         log_std = None if self._is_choice else policy.log_std
         pieces = [piece for network in networks for piece in network.pieces]
         used = {param for param, _, _ in pieces} | ({log_std} - {None})
-        if used != {*params} or len({*pieces}) != len(pieces):  # networks that share a layer
+        if used != {*params} or len({*pieces}) != len(pieces):  # the latter: a layer is in both
             return None
         factors = learning_rate_factors(params, policy.optimizer)
         trained = tuple(
@@ -184,7 +184,7 @@ class PPO(WithNativeUpdate, stable_baselines3.PPO):
         clip_range = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
         is_clipped = self.clip_range_vf is not None
         clip_range_vf = self.clip_range_vf(self._current_progress_remaining) if is_clipped else -1.0  # type: ignore[operator,misc]
-        sums = np.zeros(6)  # as ``NativeUpdate.epoch`` has them
+        sums = np.zeros(6)  # as ``NativePPO.epoch`` has them
         for epoch in range(self.n_epochs):
             last, is_stopped = native.epoch(clip_range, clip_range_vf)
             sums += last

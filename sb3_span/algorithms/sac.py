@@ -70,7 +70,7 @@ class NativeSAC(NativeUpdate):
         """
         agent, (actor, critics, targets) = self.agent, networks
         are_trained = all(
-            {*network.parameters} == {*optimizer.param_groups[0]["params"]}
+            {*network.parameters} == {*optimizer.param_groups[0]["params"]} and len({*network.pieces}) == len(network.pieces)
             for network, optimizer in zip((actor, critics), self.optimizers, strict=False)
         )
         if not are_trained or (critics.shape, critics.sizes) != (targets.shape, targets.sizes):

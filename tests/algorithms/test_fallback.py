@@ -154,6 +154,13 @@ def share_layers(agent):
     agent.policy.optimizer = th.optim.Adam(agent.policy.parameters(), lr=3e-4, eps=1e-5)
 
 
+def share_critics(agent):
+    for critic in (agent.critic, agent.critic_target):
+        critic.qf1 = critic.qf0
+        critic.q_networks = [critic.qf0, critic.qf0]
+    agent.critic.optimizer = th.optim.Adam(agent.critic.parameters(), lr=3e-4)
+
+
 def replace_log_std(agent):
     agent.policy.log_std = nn.Parameter(th.full((2,), -1.5))
 
@@ -172,6 +179,7 @@ def set_ent_coef(agent):
         ("SAC", swap_activation, {}),
         ("PPO", swap_activation, {}),
         ("SAC", shrink_a_critic, {}),
+        ("SAC", share_critics, {}),
         ("SAC", set_ent_coef, dict(ent_coef=0.1)),
         ("PPO", share_layers, {}),
         ("PPO", replace_log_std, {}),
