@@ -135,13 +135,16 @@ def draw_settings(path: Path) -> None:
     """Learning curves with the paper's settings and with those that were searched for: means over seeds and all between."""
     curves = [("evidence", "span", "--"), ("evidence", "mlp", "--"), ("tuned", "span-tuned", "-"), ("tuned", "mlp-tuned", "-")]
     studies = {name: load_study(RESULTS / name) for name in ("evidence", "tuned")}
-    envs = [env for env in studies["tuned"].envs if all(studies[name].finished(env, method) for name, method, _ in curves)]
-    figure, axes = plt.subplots(1, len(envs), figsize=(4 * len(envs), 3.4), layout="constrained", squeeze=False)
+    paper = studies["evidence"]
+    envs = [env for env in paper.envs if all(paper.finished(env, method) for method in paper.methods)]
+    figure, axes = plt.subplots(1, len(envs), figsize=(3.6 * len(envs), 3.4), layout="constrained", squeeze=False)
     for ax, env in zip(axes[0], envs, strict=True):
         highest = -np.inf
         for name, method, style in curves:
             label, color = METHODS[method.removesuffix("-tuned")]
-            runs = studies[name].finished(env, method)
+            runs = studies[name].finished(env, method) if env in studies[name].envs else []
+            if not runs:
+                continue
             returns = np.array([run.means for run in runs])
             highest = max(highest, returns.max())
             steps = runs[0].steps / 1000
