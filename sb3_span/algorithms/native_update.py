@@ -2,15 +2,17 @@
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
+from torch import nn
 
 from sb3_span.algorithms.described import is_plain
+from sb3_span.algorithms.snapshot import Snapshot
 from sb3_span.nn.native import choice
 
 try:
@@ -29,7 +31,7 @@ class NativeUpdate(ABC):
     The update of an agent in C, on the agent's own parameters, gradients and optimizer states.
 
     The kernel works by a plan, which has their addresses. Parameters can be moved, converted and replaced at any time, so
-    all of it is looked at before every update, and the plan made anew when something has changed.
+    before every update it is made sure that nothing has changed; otherwise the plan is made anew.
 
     :param agent: The agent
     """
@@ -41,15 +43,26 @@ class NativeUpdate(ABC):
         self.policy: Any = agent.policy
         space = agent.observation_space
         self._is_vector = isinstance(space, spaces.Box) and not is_image_space(space)
-        self._tensors: list[th.Tensor] = []  # whose addresses the plan has
-        self._addresses: list[int] = []
+        self._snapshot: Snapshot | None = None  # of what the plan was made of
         self._options: Any = None
 
     @abstractmethod
-    def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
+    def _parts(self) -> tuple[Sequence[nn.Module], Sequence[th.optim.Optimizer]]:
         """
-        :return: All tensors that the plan has addresses of, everything else that it depends on, and a function that makes it
-            of these, or gives None; None where the kernel does not know the agent's networks and optimizers
+        :return: The agent's networks and their optimizers, as they are now
+        """
+
+    @abstractmethod
+    def _read_options(self) -> Any:
+        """
+        :return: The settings that the plan depends on; None where the kernel does not know them
+        """
+
+    @abstractmethod
+    def _describe(self) -> tuple[list[th.Tensor], Callable[[], Any]] | None:
+        """
+        :return: All tensors that the plan has addresses of, and a function that makes it of these, or gives None; None where
+            the kernel does not know the agent's networks
         """
 
     def prepare(self) -> bool:
@@ -58,21 +71,27 @@ class NativeUpdate(ABC):
 
         :return: Whether the update can be done here
         """
+        if self.is_ready():
+            return True
+        self.plan = self._snapshot = None
         can_run = extension is not None and self._is_vector and choice.IS_NATIVE and choice.nobody_watches()
-        described = self._describe() if can_run else None
-        if described is None:
-            self.plan = None
-            return False
-        tensors, options, make_plan = described
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        if self.plan is None or addresses != self._addresses or options != self._options:
+        self._options = self._read_options() if can_run else None
+        described = None if self._options is None else self._describe()
+        if described is not None:
+            tensors, make_plan = described
             self.plan = make_plan() if all(map(is_plain, tensors)) else None
-            self._tensors, self._addresses, self._options = tensors, addresses, options
+            self._snapshot = Snapshot(*self._parts(), tensors, extension.same)
         return self.plan is not None
+
+    def is_ready(self) -> bool:
+        """Whether there is a plan, and everything is still as it was when it was made."""
+        if self.plan is None or self._snapshot is None or not choice.IS_NATIVE or not choice.nobody_watches():
+            return False
+        return self._snapshot.holds(*self._parts()) and self._read_options() == self._options
 
     def has_moved(self) -> bool:
         """Whether a tensor is no longer where the plan has it, since ``prepare``: its old memory may be somebody else's."""
-        return any(tensor.data_ptr() != address for tensor, address in zip(self._tensors, self._addresses, strict=True))
+        return self._snapshot is None or self._snapshot.has_moved()
 
 
 class WithNativeUpdate(BaseAlgorithm):

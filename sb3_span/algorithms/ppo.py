@@ -2,7 +2,7 @@
 
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.utils import explained_variance
+from torch import nn
 
 from sb3_span.algorithms.described import (
     Described,
@@ -33,21 +34,28 @@ class NativePPO(NativeUpdate):
         self.last_kl = self.loss = 0.0  # of the last batch
         self._is_choice = isinstance(agent.action_space, spaces.Discrete)
 
-    def _describe(self) -> tuple[list[th.Tensor], Any, Callable[[], Any]] | None:
+    def _parts(self) -> tuple[Sequence[nn.Module], Sequence[th.optim.Optimizer]]:
+        return (self.policy,), (self.policy.optimizer,)
+
+    def _read_options(self) -> Any:
+        optimizer = self.policy.optimizer
+        adam = describe_adam(optimizer)
+        if adam is None or adam[-1] >= 0:  # clipping is the algorithm's
+            return None
+        return (*adam[:-1], self.agent.max_grad_norm), optimizer.defaults.get("lr_scale")
+
+    def _describe(self) -> tuple[list[th.Tensor], Callable[[], Any]] | None:
         policy, optimizer = self.policy, self.policy.optimizer
         networks = describe_actor_critic(policy)
-        adam = None if networks is None else describe_adam(optimizer)
-        trained = None if adam is None else trained_tensors(optimizer.param_groups[0]["params"], optimizer)
-        if networks is None or adam is None or trained is None or adam[-1] >= 0:  # clipping is the algorithm's
+        trained = None if networks is None else trained_tensors(optimizer.param_groups[0]["params"], optimizer)
+        if networks is None or trained is None:
             return None
-        adam = (*adam[:-1], self.agent.max_grad_norm)
         used = [param for network in networks for param in network.parameters]
         if not self._is_choice:
             used.append(policy.log_std)
-        options = (adam, optimizer.defaults.get("lr_scale"), [(network.shape, network.sizes) for network in networks])
-        return [*trained, *used], options, lambda: self._make_plan(networks, adam, trained)
+        return [*trained, *used], lambda: self._make_plan(networks, trained)
 
-    def _make_plan(self, networks: tuple[Described, Described], adam: tuple[float, ...], tensors: list[th.Tensor]) -> Any:
+    def _make_plan(self, networks: tuple[Described, Described], tensors: list[th.Tensor]) -> Any:
         """
         :param tensors: Of each of the optimizer's parameters those that are trained with it
         :return: What the kernel works with; None where it cannot work with these tensors
@@ -66,7 +74,7 @@ class NativePPO(NativeUpdate):
         )
         described = [(network.shape, network.sizes, tuple(map(_piece, network.pieces))) for network in networks]
         of_log_std = (0, 0) if log_std is None else (log_std.data_ptr(), log_std.grad.data_ptr())
-        return extension.ppo_plan(*described, *of_log_std, trained, adam)
+        return extension.ppo_plan(*described, *of_log_std, trained, self._options[0])
 
     def epoch(self, clip_range: float, clip_range_vf: float) -> tuple[np.ndarray, bool]:
         """

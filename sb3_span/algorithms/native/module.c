@@ -227,12 +227,36 @@ static PyObject *py_ppo_act(PyObject *self, PyObject *args) {
     return PyBool_FromLong(status == SPAN_DONE);
 }
 
+/* ---------------------------------------------------------------- what has changed */
+
+/* same(containers, contents) -> whether these dictionaries and lists have, one after the other, the very same values as then */
+static PyObject *py_same(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *containers, *contents;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &containers, &PyList_Type, &contents)) return NULL;
+    Py_ssize_t next = 0, count = PyList_GET_SIZE(contents);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(containers); i++) {
+        PyObject *one = PyList_GET_ITEM(containers, i), *value;
+        if (PyDict_Check(one)) {
+            for (Py_ssize_t place = 0; PyDict_Next(one, &place, NULL, &value); next++)
+                if (next == count || value != PyList_GET_ITEM(contents, next)) Py_RETURN_FALSE;
+        } else if (PyList_Check(one)) {
+            for (Py_ssize_t k = 0; k < PyList_GET_SIZE(one); k++, next++)
+                if (next == count || PyList_GET_ITEM(one, k) != PyList_GET_ITEM(contents, next)) Py_RETURN_FALSE;
+        } else {
+            return PyErr_Format(PyExc_TypeError, "%R is neither a dictionary nor a list", one);
+        }
+    }
+    return PyBool_FromLong(next == count);
+}
+
 static PyMethodDef methods[] = {
     {"sac_plan", py_sac_plan, METH_VARARGS, "Networks, optimizers and options of an agent of SAC."},
     {"sac_update", py_sac_update, METH_VARARGS, "One update from a batch of transitions."},
     {"sac_act", py_sac_act, METH_VARARGS, "Actions for exploration."},
     {"ppo_plan", py_ppo_plan, METH_VARARGS, "Networks and optimizer of an agent of PPO."},
     {"ppo_epoch", py_ppo_epoch, METH_VARARGS, "The updates of one pass over a rollout."},
+    {"same", py_same, METH_VARARGS, "Whether dictionaries and lists have the very same contents."},
     {"choose", py_choose, METH_VARARGS, "Choose the width of vectors."},
     {"ppo_act", py_ppo_act, METH_VARARGS, "Outputs of the actor and the critic."},
     {NULL, NULL, 0, NULL},
