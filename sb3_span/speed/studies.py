@@ -14,13 +14,13 @@ import yaml
 from stable_baselines3 import SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.vec_env import VecEnv
 
 import sb3_span  # noqa: F401
 from sb3_span.speed.timing import take_turns
 from sb3_span.study import training as study_training
 from sb3_span.study.checkpoint import Checkpoints
-from sb3_span.study.evaluation import OneEpisode, evaluate
+from sb3_span.study.evaluation import OneEpisodeEach, evaluate
 from sb3_span.study.plan import Run
 from sb3_span.study.run import StudyManager, train
 from sb3_span.study.training import seed_at
@@ -93,9 +93,9 @@ def time_evaluation(rounds: int) -> dict[str, Any]:
         env = gym.make(env_id, terminate_when_unhealthy=False)
         env.unwrapped.do_simulation = in_physics.around(env.unwrapped.do_simulation)  # type: ignore[attr-defined]
         env.step = in_step.around(env.step)  # type: ignore[method-assign]
-        return OneEpisode(Monitor(env))
+        return Monitor(env)
 
-    eval_env = DummyVecEnv([make for _ in range(N_EPISODES)])
+    eval_env = OneEpisodeEach([make for _ in range(N_EPISODES)])
     model = SAC("SPANPolicy", env_id, buffer_size=1, seed=0, device="cpu")
     timing = take_turns({"evaluation": partial(evaluate, model, eval_env, 0)}, rounds)["evaluation"]
     eval_env.close()

@@ -20,7 +20,7 @@ import sb3_span.zoo  # noqa: F401  # the Zoo's algorithms, as rl_zoo3.train has 
 from sb3_span.files import written_whole
 from sb3_span.policies.budget import count_parameters
 from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
-from sb3_span.study.evaluation import OneEpisode, evaluate
+from sb3_span.study.evaluation import OneEpisodeEach, evaluate
 from sb3_span.study.plan import OFFLINE_ALGORITHMS, Run
 from sb3_span.study.records import MODEL, SETTINGS, Record, read_record
 from sb3_span.study.training import Training, Watcher, seed_at
@@ -60,12 +60,11 @@ class StudyManager(ExperimentManager):
         return experiment[0]
 
     def make_eval_env(self) -> VecEnv:
-        inner = self.env_wrapper or (lambda env: env)
-        self.env_wrapper = lambda env: OneEpisode(inner(env))
+        of_training, self.vec_env_class = self.vec_env_class, OneEpisodeEach
         try:
             return self.create_envs(self._run.n_eval_episodes, eval_env=True)
         finally:
-            self.env_wrapper = inner
+            self.vec_env_class = of_training
 
 
 def train(run: Run, folder: Path, watcher: Watcher | None = None) -> Record:

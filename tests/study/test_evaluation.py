@@ -7,7 +7,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from sb3_span.study.evaluation import OneEpisode, evaluate
+from sb3_span.study.evaluation import OneEpisodeEach, evaluate
 from sb3_span.study.run import StudyManager
 from tests.study.runs import sac_run
 
@@ -24,7 +24,7 @@ def play(model, seed, normalize=lambda observation: observation):
 
 
 def make_eval_env(n_envs):
-    return DummyVecEnv([lambda: OneEpisode(Monitor(gym.make("CartPole-v1"))) for _ in range(n_envs)])
+    return OneEpisodeEach([lambda: Monitor(gym.make("CartPole-v1")) for _ in range(n_envs)])
 
 
 def test_returns_are_those_of_single_episodes():
@@ -54,16 +54,32 @@ def test_observations_are_normalised_as_in_training():
 
 @pytest.mark.parametrize("n_steps", [1, 3])
 def test_nothing_moves_after_the_end(n_steps):
-    env = OneEpisode(Monitor(gym.make("CartPole-v1", max_episode_steps=2)))
-    env.reset(seed=0)
+    env = OneEpisodeEach([lambda steps=steps: Monitor(gym.make("CartPole-v1", max_episode_steps=steps)) for steps in (2, 9)])
+    env.seed(0)
+    env.reset()
     for _ in range(2):
-        last, *_ = env.step(0)
-    assert env.episode_return == 2.0
+        last, *_ = env.step([0, 0])
+    assert env.returns == [2.0, None]
     for _ in range(n_steps):
-        observation, reward, terminated, truncated, _ = env.step(1)
-        assert observation is last and reward == 0.0 and not terminated and not truncated
-    env.reset(seed=0)
-    assert env.episode_return is None
+        observations, _, dones, _ = env.step([1, 1])
+        assert np.array_equal(observations[0], last[0]) and not dones.any()
+        assert not np.array_equal(observations[1], last[1])
+    env.reset()
+    assert env.returns == [None, None]
+
+
+class EndsEarly(gym.Wrapper):
+    """Around Monitor, which does not hear of the end."""
+
+    def step(self, action):
+        observation, reward, _, truncated, info = self.env.step(action)
+        return observation, reward, len(self.env.rewards) == 3, truncated, info
+
+
+def test_episodes_that_a_wrapper_ends():
+    env = OneEpisodeEach([lambda: EndsEarly(Monitor(gym.make("CartPole-v1")))])
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu")
+    assert list(evaluate(model, env, seed=0)) == [3.0]
 
 
 def test_it_plays_the_environment_of_training():
