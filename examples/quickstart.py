@@ -2,7 +2,7 @@
 SPAN against an MLP of the same size: PPO on CartPole-v1, a few seeds side by side.
 
     make quickstart
-    python examples/quickstart.py --seeds 0 1 2 3 4 --steps 300000 --eval-every 5000 --eval-episodes 30
+    python examples/quickstart.py --seeds 0 1 2 3 4 --eval-every 5000 --eval-episodes 30
 
 Both methods run with the paper's hyperparameters, from hyperparams/span.yml and hyperparams/mlp.yml. Prints a table,
 and writes the learning curves as a picture and as CSV.
@@ -150,7 +150,7 @@ def draw(results: list[dict[str, Any]], args: argparse.Namespace, path: Path) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--steps", type=int, default=150_000)
+    parser.add_argument("--steps", type=int, default=300_000)
     parser.add_argument("--eval-every", type=int, default=5_000)
     parser.add_argument("--eval-episodes", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2, help="training runs at a time")
