@@ -1,5 +1,6 @@
 """The figures: learning curves, interquartile means, performance profiles, ablations. One environment each."""
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -107,10 +108,12 @@ class Figures:
             return []
         groups = list(dict.fromkeys(iqm["env"]))[::-1]
         methods = [method for method in self.study.methods if method in set(iqm["method"])]
-        figure, axes = new_figure(5.4, 1.1 + (0.22 + 0.13 * len(methods)) * len(groups))
+        n_columns = min(len(methods), 3)
+        n_lines = math.ceil(len(methods) / n_columns)
+        figure, axes = new_figure(5.4, 0.9 + 0.2 * n_lines + (0.22 + 0.13 * len(methods)) * len(groups))
         for i, method in enumerate(methods):
             rows = iqm[iqm.method == method].set_index("env")
-            offset = 0.22 * ((len(methods) - 1) / 2 - i)
+            offset = min(0.22, 0.8 / len(methods)) * ((len(methods) - 1) / 2 - i)
             for group in rows.index:
                 y, row = groups.index(group) + offset, rows.loc[group]
                 axes.plot([row.low, row.high], [y, y], color=self.colors[method], lw=5, alpha=0.35, solid_capstyle="butt")
@@ -123,7 +126,7 @@ class Figures:
         axes.grid(axis="y", visible=False)
         axes.set_ylim(-0.6, len(groups) - 0.4)
         axes.set_xlabel("normalised score: 0 random, 1 expert")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(methods), frameon=False, borderaxespad=0.2)
+        figure.legend(loc="outside upper center", ncols=n_columns, frameon=False)
         return [save(figure, self.folder, "iqm", "Interquartile means of normalised final scores with 95 % intervals")]
 
     def performance_profiles(self, profiles: pd.DataFrame) -> list[Picture]:

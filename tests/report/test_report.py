@@ -194,3 +194,11 @@ def test_errors(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sb3_span.report.command", None)
     with pytest.raises(SystemExit, match=r"extra 'zoo'"):
         main(["report", str(tmp_path)])
+
+
+def test_pictures_have_room_for_many_methods(tmp_path):
+    """Matplotlib warns, which is an error here, when labels and legends leave none for the axes."""
+    for i in range(6):
+        for seed in range(2):
+            write_run(tmp_path, "InvertedPendulum-v5", f"span-with-a-name-{i}", seed, [100 * i + seed] * 3)
+    assert "figures/iqm.png" in report(tmp_path)
