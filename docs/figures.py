@@ -1,5 +1,6 @@
 """Draw the documentation's pictures from the package's own code and the records in results: make figures."""
 
+import math
 from pathlib import Path
 
 import gymnasium as gym
@@ -137,8 +138,11 @@ def draw_settings(path: Path) -> None:
     studies = {name: load_study(RESULTS / name) for name in ("evidence", "tuned")}
     paper = studies["evidence"]
     envs = [env for env in paper.envs if all(paper.finished(env, method) for method in paper.methods)]
-    figure, axes = plt.subplots(1, len(envs), figsize=(3.6 * len(envs), 3.4), layout="constrained", squeeze=False)
-    for ax, env in zip(axes[0], envs, strict=True):
+    n_rows = math.ceil(len(envs) / 3)
+    figure, axes = plt.subplots(n_rows, 3, figsize=(10.8, 0.4 + 2.8 * n_rows), layout="constrained", squeeze=False)
+    for ax in axes.flat[len(envs) :]:
+        ax.axis("off")
+    for ax, env in zip(axes.flat, envs, strict=False):
         highest = -np.inf
         for name, method, style in curves:
             label, color = METHODS[method.removesuffix("-tuned")]
@@ -154,10 +158,11 @@ def draw_settings(path: Path) -> None:
         low, solved = random_scores()[env], gym.spec(env).reward_threshold
         # The depths of the first evaluations are not what matters.
         ax.set_ylim(max(ax.get_ylim()[0], low - (solved - low) / 2), highest + 0.05 * (solved - low))
-        ax.set_title(env, fontsize=10)
+        ax.set_title(f"{env}, {len(paper.finished(env, 'span'))} seeds", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlabel("thousand steps")
-    axes[0, 0].set_ylabel("return")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("return")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside upper center", ncols=4)
     figure.savefig(path, dpi=150)
