@@ -36,7 +36,8 @@ class Snapshot:
         self._types = list(map(type, self._modules))
         self._tensors = list(tensors)
         self._addresses = list(map(th.Tensor.data_ptr, self._tensors))
-        self._parameters = [tensor for tensor in tensors if isinstance(tensor, nn.Parameter)]
+        # SAC's entropy coefficient is trained and is no nn.Parameter.
+        self._parameters = [tensor for tensor in tensors if isinstance(tensor, nn.Parameter) or tensor.requires_grad]
         self._looks = list(map(_looks, self._parameters))
         self._grads = list(map(_grad, self._parameters))
         attributes = [vars(one) for one in (*self._modules, *optimizers)]

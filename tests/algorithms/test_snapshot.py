@@ -111,6 +111,14 @@ def replace_coefficient(agent):
     agent.log_ent_coef = agent.log_ent_coef.detach().clone().requires_grad_(True)
 
 
+def freeze_coefficient(agent):
+    agent.log_ent_coef.requires_grad_(False)
+
+
+def hook_coefficient(agent):
+    agent.log_ent_coef.register_hook(lambda grad: None)
+
+
 def replace_target(agent):
     agent.critic_target = agent.critic
 
@@ -119,7 +127,7 @@ CHANGES = [
     rename, replace_module, replace_parameter, move_parameter, reshape_parameter, freeze, forget_gradient, replace_gradient,
     hook_module, hook_parameter, hook_parameter_again, hook_optimizer, replace_forward, replace_list, replace_optimizer,
     replace_state, load_state, add_group, add_parameter, set_betas, set_tau, set_target_entropy, replace_coefficient,
-    replace_target,
+    freeze_coefficient, hook_coefficient, replace_target,
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import pytest
 import stable_baselines3
 import torch as th
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
 
 import sb3_span
 from sb3_span.algorithms.native_update import extension
@@ -23,15 +24,18 @@ NETWORKS = {
 needs_native = pytest.mark.skipif(extension is None or not choice.IS_NATIVE, reason="the native kernel is not in use")
 
 
-def make_agent(algorithm, network="span", env=None, n_envs=1, **options):
+def make_agent(algorithm, network="span", env=None, n_envs=1, normalize=False, **options):
     """
     :param algorithm: A class of SB3's or of ours
     :param network: One of ``NETWORKS``
     :param env: A function that makes the environment
+    :param normalize: Whether observations and rewards are normalised
     """
     policy, policy_kwargs = NETWORKS[network]
     policy_kwargs = {**policy_kwargs, **options.pop("policy_kwargs", {})}
     vec_env = make_vec_env(env or (lambda: make("vector")), n_envs=n_envs, seed=0)
+    if normalize:
+        vec_env = VecNormalize(vec_env)
     options = {**SIZES[algorithm.__name__], **options}
     return algorithm(policy, vec_env, seed=0, device="cpu", policy_kwargs=policy_kwargs, **options)
 
