@@ -115,8 +115,9 @@ class NativeSAC(NativeUpdate):
         """
         agent, buffer = self.agent, self.agent.replay_buffer
         is_plain = type(buffer) is ReplayBuffer and not {"sample", "_get_samples", "to_torch"} & vars(buffer).keys()
-        if not is_plain or buffer.optimize_memory_usage or agent._vec_normalize_env is not None:
-            data = buffer.sample(batch_size, env=agent._vec_normalize_env)
+        env = agent._vec_normalize_env
+        if not is_plain or buffer.optimize_memory_usage:
+            data = buffer.sample(batch_size, env)
             tensors = (data.observations, data.actions, data.next_observations, data.rewards, data.dones, data.discounts)
             return [None if tensor is None else _rows(tensor.numpy()) for tensor in tensors]
         # In SB3's order, so that the random numbers are the same.
@@ -127,6 +128,12 @@ class NativeSAC(NativeUpdate):
             for array in (buffer.observations, buffer.actions, buffer.next_observations)
         )
         rewards, dones, timeouts = (array.reshape(-1).take(rows) for array in (buffer.rewards, buffer.dones, buffer.timeouts))
+        if env is not None:
+            shape = (batch_size, *buffer.obs_shape)
+            observations, next_observations = (
+                env.normalize_obs(array.reshape(shape)).reshape(batch_size, -1) for array in (observations, next_observations)
+            )
+            rewards = env.normalize_reward(rewards)
         return [*map(_rows, (observations, actions, next_observations, rewards, dones * (1 - timeouts))), None]
 
     def update(self, batch: Sequence[np.ndarray | None], moves_targets: bool) -> dict[str, float]:

@@ -40,6 +40,7 @@ SAC_OPTIONS = {
     "timeouts": dict(env=TrackEnv),
     "a full buffer": dict(n_envs=3, buffer_size=33),
     "normalised": dict(normalize=True),
+    "normalised, a full buffer": dict(normalize=True, n_envs=3, buffer_size=33),
     "a smaller buffer": dict(optimize_memory_usage=True, replay_buffer_kwargs=dict(handle_timeout_termination=False)),
     "n-step returns": dict(n_steps=3),
     "n-step returns, numpy's discount": dict(n_steps=3, gamma=np.float64(0.9)),
