@@ -104,12 +104,28 @@ def draw_slopes(path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def make_panels(n_panels: int, width: float) -> tuple[plt.Figure, list[plt.Axes]]:
+    """A figure with three panels in a row, or fewer."""
+    n_columns = min(n_panels, 3)
+    n_rows = math.ceil(n_panels / n_columns)
+    size = (width * n_columns, 0.4 + 2.8 * n_rows)
+    figure, axes = plt.subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
+    for ax in axes.flat[n_panels:]:
+        ax.axis("off")
+    for ax in axes.flat[:n_panels]:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_xlabel("thousand steps")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("return")
+    return figure, list(axes.flat[:n_panels])
+
+
 def draw_methods(path: Path, name: str) -> None:
     """Learning curves of a study's methods, every seed and their mean, and the return that Gymnasium calls solved."""
     study = load_study(RESULTS / name)
     envs = [env for env in study.envs if any(study.finished(env, method) for method in study.methods)]
-    figure, axes = plt.subplots(1, len(envs), figsize=(4 * len(envs), 3.2), layout="constrained", squeeze=False)
-    for ax, env in zip(axes[0], envs, strict=True):
+    figure, axes = make_panels(len(envs), width=4.0)
+    for ax, env in zip(axes, envs, strict=True):
         solved = gym.spec(env).reward_threshold
         if solved is not None:
             ax.axhline(solved, color="#8b949e", linewidth=1, linestyle=":", label="solved")
@@ -124,10 +140,7 @@ def draw_methods(path: Path, name: str) -> None:
             low = random_scores()[env]
             ax.set_ylim(bottom=max(ax.get_ylim()[0], low - (solved - low) / 2))
         ax.set_title(f"{env}, {len(runs)} seeds", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlabel("thousand steps")
-    axes[0, 0].set_ylabel("return")
-    handles = {label: handle for ax in axes[0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles, frameon=False, fontsize=9, loc="outside upper center", ncols=len(handles))
     figure.savefig(path, dpi=150)
 
@@ -136,13 +149,15 @@ def draw_settings(path: Path) -> None:
     """Learning curves with the paper's settings and with those that were searched for: means over seeds and all between."""
     curves = [("evidence", "span", "--"), ("evidence", "mlp", "--"), ("tuned", "span-tuned", "-"), ("tuned", "mlp-tuned", "-")]
     studies = {name: load_study(RESULTS / name) for name in ("evidence", "tuned")}
-    paper = studies["evidence"]
-    envs = [env for env in paper.envs if all(paper.finished(env, method) for method in paper.methods)]
-    n_rows = math.ceil(len(envs) / 3)
-    figure, axes = plt.subplots(n_rows, 3, figsize=(10.8, 0.4 + 2.8 * n_rows), layout="constrained", squeeze=False)
-    for ax in axes.flat[len(envs) :]:
-        ax.axis("off")
-    for ax, env in zip(axes.flat, envs, strict=False):
+    seeds = {  # of the paper's settings, where those were run
+        env: len(study.finished(env, study.methods[0]))
+        for study in reversed(studies.values())
+        for env in study.envs
+        if all(study.finished(env, method) for method in study.methods)
+    }
+    envs = [env for env in studies["evidence"].envs if env in seeds]
+    figure, axes = make_panels(len(envs), width=3.6)
+    for ax, env in zip(axes, envs, strict=True):
         highest = -np.inf
         for name, method, style in curves:
             label, color = METHODS[method.removesuffix("-tuned")]
@@ -158,12 +173,8 @@ def draw_settings(path: Path) -> None:
         low, solved = random_scores()[env], gym.spec(env).reward_threshold
         # The depths of the first evaluations are not what matters.
         ax.set_ylim(max(ax.get_ylim()[0], low - (solved - low) / 2), highest + 0.05 * (solved - low))
-        ax.set_title(f"{env}, {len(paper.finished(env, 'span'))} seeds", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlabel("thousand steps")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("return")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
+        ax.set_title(f"{env}, {seeds[env]} seeds", fontsize=10)
+    handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside upper center", ncols=4)
     figure.savefig(path, dpi=150)
 

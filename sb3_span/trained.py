@@ -64,14 +64,14 @@ def find_vecnormalize(file: Path, given: Path | None = None) -> Path | None:
     """
     :param file: A model's zip
     :param given: VecNormalize's file as the user has named it, or the word "none"; None to look for it
-    :return: VecNormalize's file: beside the model in a study's run, in a subfolder with the environment's name in the Zoo
+    :return: VecNormalize's file: beside the model in a study's run, in a subfolder with the environment's name in the Zoo, and in
+        one with the model's name in ``examples/agents``
     """
     if given is not None:
         return None if str(given) == NONE else given
     beside = file.parent / NORMALIZATION
-    env_id = find_env_id(file)
-    in_zoo = file.parent / env_id / NORMALIZATION if env_id else None
-    if in_zoo is not None and in_zoo.is_file():
+    in_zoo = file.parent / (find_env_id(file) or file.stem) / NORMALIZATION
+    if in_zoo.is_file():
         return in_zoo
     if not beside.is_file():
         return None

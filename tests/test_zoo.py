@@ -44,6 +44,15 @@ def test_train_enjoy_and_plot(conf, tmp_path):
     assert (tmp_path / "all.pkl").exists()
 
 
+@pytest.mark.parametrize("conf, policy", [("span-tuned", "SPANPolicy"), ("mlp-tuned", "ClippedMlpPolicy")])
+def test_tuned_sac(conf, policy, tmp_path):
+    """The searched settings normalise observations: the statistics are saved beside the agent."""
+    out = train("sac", "InvertedPendulum-v5", conf, tmp_path, "-params", "learning_starts:100", "--seed", 1)
+    assert policy in out
+    saved = tmp_path / "sac" / "InvertedPendulum-v5_1"
+    assert (saved / "InvertedPendulum-v5" / "vecnormalize.pkl").exists()
+
+
 @pytest.mark.parametrize("conf, policy", [("span", "SPAN"), ("span-tuned", "SPAN"), ("mlp-tuned", "Mlp")])
 def test_ppo(conf, policy, tmp_path):
     out = train("ppo", "CartPole-v1", conf, tmp_path, "--seed", 1)

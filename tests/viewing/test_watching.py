@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
 from sb3_span.policies.budget import count_parameters
-from sb3_span.trained import AGENTS, env_id_of
+from sb3_span.trained import AGENTS, env_id_of, find_vecnormalize
 from sb3_span.viewing import load_agent, returns
 from sb3_span.viewing.environments import make_env
 from sb3_span.viewing.plotting import _visited
@@ -112,7 +112,14 @@ def test_errors(model, tmp_path):
 
 
 # What a good agent gets, in a few episodes.
-GOOD = {"Acrobot-v1": -100, "CartPole-v1": 500, "InvertedPendulum-v5": 1000, "LunarLander-v3": 200, "Pendulum-v1": -200}
+GOOD = {
+    "Acrobot-v1": -100,
+    "CartPole-v1": 500,
+    "HalfCheetah-v5": 4500,
+    "Hopper-v5": 2500,
+    "InvertedPendulum-v5": 1000,
+    "LunarLander-v3": 200,
+}
 
 
 @pytest.mark.parametrize("env_id", GOOD)
@@ -121,9 +128,12 @@ def test_agents_of_the_repository(env_id):
     assert path.stat().st_size < 60_000
     assert env_id_of(path) == env_id
     model = load_agent(path)
-    assert np.mean(returns(model, env_id, 5)) >= GOOD[env_id]
+    vecnormalize = find_vecnormalize(path)
+    assert np.mean(returns(model, env_id, 5, vecnormalize)) >= GOOD[env_id]
     rows = re.findall(rf"^\| {path.name} \|.*", (path.parent / "README.md").read_text(), flags=re.MULTILINE)
     assert len(rows) == 1 and f"| {count_parameters(model.policy):,} |" in rows[0]
+    contents = {} if vecnormalize is None else {vecnormalize.name: vecnormalize.read_bytes()}
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            assert not re.search(rb"/(home|root|tmp|work|Users)/", archive.read(name)), name
+        contents |= {name: archive.read(name) for name in archive.namelist()}
+    for name, content in contents.items():
+        assert not re.search(rb"/(home|root|tmp|work|Users)/", content), name
