@@ -64,8 +64,8 @@ def find_vecnormalize(file: Path, given: Path | None = None) -> Path | None:
     """
     :param file: A model's zip
     :param given: VecNormalize's file as the user has named it, or the word "none"; None to look for it
-    :return: VecNormalize's file: beside the model in a study's run, in a subfolder with the environment's name in the Zoo, and in
-        one with the model's name in ``examples/agents``
+    :return: VecNormalize's file: beside the model in a study's run, in a subfolder with the environment's name in the Zoo,
+        and in one with the model's name in ``examples/agents``
     """
     if given is not None:
         return None if str(given) == NONE else given
