@@ -64,11 +64,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=FOLDER, help="folder for the agents")
     args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)
-    rows = ["| file | kB | algorithm | parameters | steps | seed | return, 100 episodes |", "|---|---|---|---|---|---|---|"]
     for env_id in args.env_ids or env_ids:
         if (env_id, args.seed) not in runs:
             parser.error(f"{STUDY.name} has no {env_id!r} with seed {args.seed}; it has {', '.join(env_ids)}")
+    args.output.mkdir(parents=True, exist_ok=True)
+    rows = ["| file | kB | algorithm | parameters | steps | seed | return, 100 episodes |", "|---|---|---|---|---|---|---|"]
+    for env_id in args.env_ids or env_ids:
         model, path = make(runs[env_id, args.seed], args.output)
         scores = returns(model, env_id, 100, find_vecnormalize(path))
         cells = (
