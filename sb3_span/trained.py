@@ -4,13 +4,18 @@ What training leaves on disk: where a model's environment and the statistics of 
 Loading a ``vecnormalize.pkl`` unpickles, which can run any code: only for files that you trust.
 """
 
+import dataclasses
+import importlib
 import json
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
+import yaml
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.vec_env import VecNormalize
 
 MODEL, NORMALIZATION, STUDY_RUN = "model.zip", "vecnormalize.pkl", "run.json"
@@ -47,7 +52,7 @@ def find_model(path: Path) -> Path:
     if (path / MODEL).is_file():
         return path / MODEL
     # The Zoo numbers its folders: logs/sac/Hopper-v5_1 has Hopper-v5.zip, and perhaps best_model.zip and checkpoints.
-    final = path / f"{path.name.rsplit('_', 1)[0]}.zip"
+    final = path / f"{path.resolve().name.rsplit('_', 1)[0]}.zip"
     if final.is_file():
         return final
     zips = sorted(path.glob("*.zip"))
@@ -88,17 +93,41 @@ def find_env_id(file: Path) -> str | None:
     :param file: A model's zip
     :return: Its environment, as the study's run or the Zoo's folder has it
     """
-    settings = file.parent / STUDY_RUN
-    if settings.is_file():
-        try:
-            run = json.loads(settings.read_text())
-            # Gymnasium imports the package in front of the colon, which registers the environment.
-            return ":".join([*run.get("gym_packages", [])[:1], str(run["env"])])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{settings} is not a run's settings ({error!r}).") from error
-    # The Zoo keeps the settings in <folder>/<env>/config.yml.
+    if (file.parent / STUDY_RUN).is_file():
+        run = _read_run(file.parent / STUDY_RUN)
+        # Gymnasium imports the package in front of the colon, which registers the environment.
+        return ":".join([*run.get("gym_packages", [])[:1], str(run["env"])])
+    folder = _zoo_folder(file)
+    return None if folder is None else folder.name
+
+
+def _read_run(settings: Path) -> dict[str, Any]:
+    try:
+        run = json.loads(settings.read_text())
+    except ValueError as error:
+        raise ValueError(f"{settings} is not a run's settings ({error!r}).") from error
+    if not isinstance(run, dict) or "env" not in run:
+        raise ValueError(f"{settings} is not a run's settings: it names no environment.")
+    return run
+
+
+def _zoo_folder(file: Path) -> Path | None:
+    """The Zoo keeps a run's settings in <folder>/<env>/config.yml."""
     configs = sorted(file.parent.glob("*/config.yml"))
-    return configs[0].parent.name if len(configs) == 1 else None
+    return configs[0].parent if len(configs) == 1 else None
+
+
+def _env_options(file: Path) -> dict[str, Any]:
+    """The options of the environment (``env_kwargs``) that a model was trained with, as far as its folder tells."""
+    if (file.parent / STUDY_RUN).is_file():
+        return _read_run(file.parent / STUDY_RUN).get("hyperparams", {}).get("env_kwargs") or {}
+    folder = _zoo_folder(file)
+    for name in ("args.yml", "config.yml"):  # given with the command, or in the hyperparameters
+        if folder is not None and (folder / name).is_file():
+            settings = yaml.load((folder / name).read_text(), Loader=yaml.UnsafeLoader)  # an OrderedDict of Python's
+            if options := (settings or {}).get("env_kwargs"):
+                return dict(options)
+    return {}
 
 
 def find_agent(name: str) -> Path:
@@ -121,14 +150,37 @@ def find_agent(name: str) -> Path:
     raise ValueError(f"{name!r} is neither a file nor the name of an agent: {known}, or name a file that model.save wrote.")
 
 
-def env_id_of(path: Path) -> str | None:
+def env_of(path: Path) -> EnvSpec | str | None:
     """
     The environment that a file was trained on, as far as the folder of its run or its name tells: ``CartPole-v1.zip``, or
     any file in a folder of the RL Zoo, such as ``CartPole-v1_2/best_model.zip``.
 
     :param path: A model's file
+    :return: Its id, or a specification where it was trained with options of its own; None if nothing tells
     """
-    return find_env_id(path) or env_id_in(path.stem) or env_id_in(path.absolute().parent.name)
+    env_id = find_env_id(path)
+    if env_id is None:
+        return env_id_in(path.stem) or env_id_in(path.absolute().parent.name)
+    options = _env_options(path)
+    if not options:
+        return env_id
+    module, _, name = env_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        spec = gym.spec(name)
+    except (gym.error.Error, ImportError):
+        return env_id  # making it says what is missing
+    return dataclasses.replace(spec, kwargs={**spec.kwargs, **options})
+
+
+def env_name(env: EnvSpec | str) -> str:
+    return env.id if isinstance(env, EnvSpec) else env
+
+
+def same_actions(own: spaces.Space, other: spaces.Space) -> bool:
+    """Whether actions of one space may be given to an environment of the other; bounds may differ."""
+    return type(own) is type(other) and own.shape == other.shape and getattr(own, "n", None) == getattr(other, "n", None)
 
 
 def env_id_in(text: str) -> str | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sb3_span.deploy.export import export_c, export_onnx, recording_problem
 from sb3_span.deploy.load import load_trained
-from sb3_span.trained import env_id_of, find_agent
+from sb3_span.trained import env_of, find_agent
 
 
 def export_model(
@@ -35,21 +35,20 @@ def export_model(
         raise ValueError("--name is for --format c; an ONNX file may be renamed.")
     file = find_agent(model)
     trained = load_trained(file, vecnormalize)
-    known = trained.env_id or env_id_of(file)
-    if env is None and known is None:
+    known = env or env_of(file)
+    if known is None:
         print(
             "The environment is not known: checking with random observations only. Name it with --env to check with its own."
         )
-    elif problem := recording_problem(env or str(known), trained.policy.observation_space):
+    elif problem := recording_problem(known, trained.policy):
         if env is not None:
             raise ValueError(f"--env {env}: {problem}")
         print(f"Checking with random observations only: {problem}")
-    else:
-        env = env or known
+        known = None
     if form == "c":
-        verification = export_c(trained.policy, output, trained.vecnormalize, env, int8, name)
+        verification = export_c(trained.policy, output, trained.vecnormalize, known, int8, name)
     else:
-        verification = export_onnx(trained.policy, output, trained.vecnormalize, env)
+        verification = export_onnx(trained.policy, output, trained.vecnormalize, known)
     normalized = " with its VecNormalize statistics" if trained.vecnormalize is not None else ""
     files = [f"{name}.h", f"{name}.c"] if form == "c" else ["policy.onnx"]
     written = ", ".join(str(output / file) for file in files)

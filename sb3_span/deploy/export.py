@@ -8,7 +8,6 @@ from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -20,7 +19,7 @@ from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.policy import DeterministicPolicy
 from sb3_span.deploy.verify import TOLERANCE, Verification, verify
 from sb3_span.files import written_whole
-from sb3_span.trained import load_vecnormalize
+from sb3_span.trained import env_name, load_vecnormalize, same_actions
 
 
 def export_c(
@@ -87,29 +86,32 @@ def _prepare(
     if isinstance(vecnormalize, Path | str):
         vecnormalize = load_vecnormalize(vecnormalize)
     if env is not None:
-        if problem := recording_problem(env, model.observation_space):
+        if problem := recording_problem(env, model):
             raise ValueError(problem)
     elif isinstance(model, BaseAlgorithm) and model.env is not None:
         env = _like(model.env)
-        if env is not None and recording_problem(env, model.observation_space):  # wrapped in a way that no recipe has
+        if env is not None and recording_problem(env, model):  # wrapped in a way that no recipe has
             env = None
     if isinstance(model, BaseAlgorithm):
         vecnormalize = vecnormalize or model.get_vec_normalize_env()
     return DeterministicPolicy(model, vecnormalize), env
 
 
-def recording_problem(env: EnvSpec | str, observed: spaces.Space) -> str | None:
+def recording_problem(env: EnvSpec | str, model: BaseAlgorithm | BasePolicy) -> str | None:
     """Why observations cannot be recorded from an environment; None when they can."""
-    name = env.id if isinstance(env, EnvSpec) else env
+    name = env_name(env)
     try:
         made = gym.make(env)
     except (gym.error.Error, ImportError, ValueError) as error:
         return f"{name} cannot be made here: {error}"
-    shown = made.observation_space
+    shown, taken = made.observation_space, made.action_space
     made.close()
-    if shown == observed or (is_image_space(observed) and is_image_space(shown)):
-        return None
-    return f"{name} shows {shown}, but the policy observes {observed}; there must have been a wrapper in training."
+    observed, wrapped = model.observation_space, "there must have been a wrapper or an option in training."
+    if shown != observed and not (is_image_space(observed) and is_image_space(shown)):
+        return f"{name} shows {shown}, but the policy observes {observed}; {wrapped}"
+    if not same_actions(model.action_space, taken):
+        return f"{name} takes {taken}, but the policy's actions are {model.action_space}; {wrapped}"
+    return None
 
 
 def _like(env: VecEnv) -> EnvSpec | None:

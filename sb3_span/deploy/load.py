@@ -16,7 +16,7 @@ from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.policies import SPANActorCriticPolicy
-from sb3_span.trained import find_env_id, find_model, find_vecnormalize, load_vecnormalize
+from sb3_span.trained import find_model, find_vecnormalize, load_vecnormalize
 
 # What is needed of a zip to build its policy; everything else in it stays unread.
 NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde"}
@@ -27,12 +27,10 @@ class Trained:
     """
     :param policy: The trained policy
     :param vecnormalize: The statistics of its observations, if it has been trained with any
-    :param env_id: The environment, if the folder tells
     """
 
     policy: BasePolicy
     vecnormalize: VecNormalize | None
-    env_id: str | None
 
 
 def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
@@ -44,7 +42,7 @@ def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
     file = find_model(Path(path))
     policy = load_policy(file)
     found = find_vecnormalize(file, vecnormalize)
-    return Trained(policy, None if found is None else load_vecnormalize(found), find_env_id(file))
+    return Trained(policy, None if found is None else load_vecnormalize(found))
 
 
 def load_policy(file: Path) -> BasePolicy:

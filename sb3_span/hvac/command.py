@@ -57,9 +57,15 @@ def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, day
     path = Path(model)
     controller = REFERENCES[model] if model in REFERENCES else load_controller(path)
     settings = {} if model in REFERENCES else _settings_of(path)
-    output = output or (path if model in REFERENCES or path.is_dir() else path.parent)
+    trained_on = settings.get("hyperparams", {}).get("env_kwargs", {})
     if days is None:
-        days = settings.get("hyperparams", {}).get("env_kwargs", {})
+        days = trained_on
+    elif output is None and settings and days != trained_on:
+        raise ValueError(
+            "These are not the days that the agent was trained on, and in its folder they would get into the report beside "
+            "those of others. Name another folder with --output."
+        )
+    output = output or (path if model in REFERENCES or path.is_dir() else path.parent)
     console = Console()
     for env_id in evaluate_on or [settings.get("env", DEFAULT)]:
         env = BuildingEnv(env_id, **days)

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sb3_span.hvac.buildings import OUTDOOR
+from sb3_span.hvac.controllers import REFERENCES
 from sb3_span.hvac.env import CALENDAR
 from sb3_span.hvac.monthly import WHOLE_YEAR, savings
 from sb3_span.hvac.results import Controlled, Results, Years
 from sb3_span.report.formats import label
-from sb3_span.report.style import INK, PALETTE, Picture, end_labels, new_figure, save
+from sb3_span.report.style import INK, PALETTE, Picture, end_labels, method_colors, new_figure, save
 
-COLORS = {"span": PALETTE[0][0], "mlp": PALETTE[1][0], "rule": PALETTE[2][0], "fixed": PALETTE[7][0]}
 OUTDOOR_COLOR = "#aab4be"
 COMFORT_COLOR = PALETTE[2][0]
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -33,11 +33,19 @@ def controller_name(controller: str) -> str:
     return "fixed set points" if controller == "fixed" else label(controller)
 
 
+def _colors(controllers: list[str]) -> dict[str, str]:
+    """A colour for each controller: the rule has the first after SPAN's and the MLP's, fixed set points have grey."""
+    agents = [name for name in controllers if name not in REFERENCES]
+    places = {**method_colors(["rule", *agents]), "fixed": len(PALETTE) - 1}
+    return {name: PALETTE[place][0] for name, place in places.items()}
+
+
 def returns(results: Results, folder: Path) -> Picture | None:
     """Normalised return after each training year: the mean over seeds, every seed a dot, the references as lines."""
     if results.normalised(np.zeros(1)) is None:
         return None
     figure, axes = new_figure(6.4, 3.8)
+    colors = _colors(results.study.methods)
     ends = []
     for method in results.study.methods:
         runs = results.study.select(results.env_id, method)
@@ -46,14 +54,14 @@ def returns(results: Results, folder: Path) -> Picture | None:
         curves = pd.DataFrame({run.seed: pd.Series(results.normalised(run.means), index=run.steps) for run in runs})
         years = np.arange(1, len(curves) + 1)
         for seed in curves:
-            axes.plot(years, curves[seed], "o", color=COLORS[method], ms=6, alpha=0.55, mew=0, clip_on=False)
-        axes.plot(years, curves.mean(axis=1), color=COLORS[method])
-        ends.append((float(years[-1]), float(curves.mean(axis=1).iloc[-1]), label(method), COLORS[method]))
+            axes.plot(years, curves[seed], "o", color=colors[method], ms=6, alpha=0.55, mew=0, clip_on=False)
+        axes.plot(years, curves.mean(axis=1), color=colors[method])
+        ends.append((float(years[-1]), float(curves.mean(axis=1).iloc[-1]), label(method), colors[method]))
     for name in ("rule", "fixed"):
         for year in results.sites[0].of(name):
             height = float(results.normalised(np.array(year.total_reward)))  # type: ignore[arg-type]
-            axes.axhline(height, color=COLORS[name], lw=1.2, ls="--")
-            ends.append((ends[0][0] if ends else 1.0, height, controller_name(name), COLORS[name]))
+            axes.axhline(height, color=colors[name], lw=1.2, ls="--")
+            ends.append((ends[0][0] if ends else 1.0, height, controller_name(name), colors[name]))
     axes.set_xlim(0.8, max(end[0] for end in ends))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="training years", ylabel="normalised return")
@@ -95,13 +103,13 @@ def _draw_temperatures(axes: Axes, controlled: Controlled, years: Years) -> None
     ranges = pd.DataFrame([building.comfort(month) for month in year["month"][sampled]])
     axes.fill_between(times[sampled], ranges[0], ranges[1], color=COMFORT_COLOR, alpha=0.13, lw=0)
     axes.plot(times[sampled], year[OUTDOOR][sampled], color=OUTDOOR_COLOR, lw=0.7, rasterized=True)
+    color = _colors(years.controllers)[controlled.controller]
     for zone, alpha in zip(building.zones, (1.0, 0.55), strict=False):
-        color = COLORS[controlled.controller]
         # Thousands of points each: drawn as lines they would make a page of megabytes.
         axes.plot(times[sampled], year[zone][sampled], color=color, lw=0.8, alpha=alpha, rasterized=True)
-    seed = f", seed {controlled.seed}" if controlled.controller in ("span", "mlp") else ""
+    seed = "" if controlled.controller in REFERENCES else f", seed {controlled.seed}"
     outside = controlled.months.loc[WHOLE_YEAR, "outside"]
-    axes.set_title(f"{controller_name(controlled.controller)}{seed}", color=COLORS[controlled.controller])
+    axes.set_title(f"{controller_name(controlled.controller)}{seed}", color=color)
     axes.set_title(f"{100 * outside:.2f} % outside the range", loc="right", fontsize=10, weight="normal")
     axes.set_xlim(times[0], times[-1])
     firsts = [np.datetime64(f"{CALENDAR}-{month:02d}-01", "m") for month in range(1, 13)]
@@ -143,10 +151,11 @@ def _bars(axes: Axes, years: Years, column: str, scale: float) -> None:
     """A group of bars for each month: the mean over seeds, every seed a dot."""
     months = years.months[:-1]
     width = 0.8 / len(years.controllers)
+    colors = _colors(years.controllers)
     for i, controller in enumerate(years.controllers):
         table = scale * years.by_month(controller, column).loc[months]
         places = np.arange(len(months)) + (i - (len(years.controllers) - 1) / 2) * width
-        axes.bar(places, table.mean(axis=1), 0.92 * width, color=COLORS[controller], label=controller_name(controller))
+        axes.bar(places, table.mean(axis=1), 0.92 * width, color=colors[controller], label=controller_name(controller))
         if table.shape[1] > 1:
             for seed in table:
                 axes.plot(places, table[seed], ".", color=INK, ms=3.5, alpha=0.7)

@@ -32,6 +32,11 @@ class Controlled:
     year: pd.DataFrame = field(repr=False)
     months: pd.DataFrame = field(repr=False)
 
+    @cached_property
+    def days(self) -> set[tuple[int, int]]:
+        """Month and day of every day of it."""
+        return set(self.year[["month", "day"]].itertuples(index=False, name=None))
+
     @property
     def total_reward(self) -> float:
         return float(self.year["reward"].sum())
@@ -114,8 +119,20 @@ def load_results(folder: Path) -> Results:
         site = find_site(name.removeprefix("year-").removesuffix(".csv.gz"))
         there = [source for source in sources if (source[0] / name).exists()]
         controlled = [_controlled(path / name, controller, seed, site) for path, controller, seed in there]
+        _check_days([path / name for path, _, _ in there], controlled)
         sites.append(Years(site, controlled))
     return Results(study, sites)
+
+
+def _check_days(files: list[Path], controlled: list[Controlled]) -> None:
+    """Refuse to compare a month with a year."""
+    for file, year in zip(files, controlled, strict=True):
+        if year.days != controlled[0].days:
+            counts = f"{len(year.days)} and {len(controlled[0].days)}"
+            raise ValueError(
+                f"{file} and {files[0]} have other days ({counts} of them), so they cannot be compared. Simulate one of them "
+                "again with sb3-span hvac evaluate, or move it away."
+            )
 
 
 def _controlled(path: Path, controller: str, seed: int, site: Site) -> Controlled:

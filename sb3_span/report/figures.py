@@ -205,5 +205,6 @@ def _curve_over_minutes(runs: list[Run]) -> pd.DataFrame:
     start = max(run.seconds[0] for run in runs)
     seconds = np.linspace(start, max(start, np.median([run.final_seconds for run in runs])), TIME_POINTS)
     curves = pd.DataFrame([[return_at(run, second) for run in runs] for second in seconds])
-    values = {"x": seconds / 60, "mean": curves.mean(axis=1), "std": curves.std(axis=1).fillna(0), "complete": True}
+    complete = curves.notna().all(axis=1)
+    values = {"x": seconds / 60, "mean": curves.mean(axis=1), "std": curves.std(axis=1).fillna(0), "complete": complete}
     return pd.DataFrame(values)

@@ -66,7 +66,9 @@ def arrivals(study: Study) -> pd.DataFrame:
                 row = {"env": env, "method": run.method, "seed": run.seed, "threshold_pct": percent, "threshold": score}
                 met = sustained_at(run.means.tolist(), score)
                 if met is not None:
-                    row |= {"step": run.steps[met], "minutes": run.seconds[met] / 60, "lowest": run.means[met:].min()}
+                    # An agent whose return is no number has lost everything.
+                    lowest = np.nan_to_num(run.means[met:], nan=-np.inf).min()
+                    row |= {"step": run.steps[met], "minutes": run.seconds[met] / 60, "lowest": lowest}
                 rows.append(row)
     columns = ["env", "method", "seed", "threshold_pct", "threshold", "step", "minutes", "lowest"]
     return pd.DataFrame(rows, columns=columns)

@@ -118,7 +118,7 @@ def _final_scores(study: Study, figures: Figures) -> Section:
 def _curves(study: Study, figures: Figures) -> Section:
     text = (
         "Mean return and one standard deviation over seeds, as far as each has got; the line is thin where some have not got "
-        "there yet."
+        "there yet, or have returns that are no numbers."
     )
     return Section("Learning curves", [text], pictures=figures.learning_curves())
 

@@ -36,10 +36,13 @@ def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
     """
     if min(len(first), len(second)) < 2:
         return Comparison(math.nan, math.nan, math.nan)
-    return compare_moments(
-        (first.mean(), first.std(ddof=1), len(first)),
-        (second.mean(), second.std(ddof=1), len(second)),
-    )
+    return compare_moments(_moments(first), _moments(second))
+
+
+def _moments(returns: np.ndarray) -> tuple[float, float, int]:
+    if np.ptp(returns) == 0:  # of equal numbers: rounding gives them a mean beside them and a spread
+        return float(returns[0]), 0.0, len(returns)
+    return returns.mean(), returns.std(ddof=1), len(returns)
 
 
 def compare_moments(first: tuple[float, float, int], second: tuple[float, float, int]) -> Comparison:

@@ -90,11 +90,12 @@ def after_arrival(frame: pd.DataFrame) -> Table:
     def cell(row: Any) -> Cell:
         if np.isnan(row.lowest_median):
             return Cell(NOTHING)
-        return Cell(f"{number(row.lowest_median)} (worst {number(row.lowest_worst)})")
+        return Cell(f"{number(row.lowest_median, '-∞')} (worst {number(row.lowest_worst, '-∞')})")
 
     note = (
         "The lowest evaluation of a run from the moment it met the threshold: the median over the seeds that met it, and the "
-        "worst of them. A run that fell far below the threshold had not learned the task for good."
+        "worst of them. A run that fell far below the threshold had not learned the task for good; one whose returns stopped "
+        "being numbers counts as -∞."
     )
     return _wide("after_arrival", "What was kept after arrival", frame, "threshold_pct", cell, note)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 from rich.markup import escape
+from sqlalchemy import make_url
 
 from sb3_span.files import write_text
 from sb3_span.study.plan import Plan, read_plan
@@ -21,6 +22,8 @@ from sb3_span.study.supervisor import Supervisor
 from sb3_span.study.training import OWNER
 
 STUDY_FILE = "study.yml"
+DATABASE = "study.db"
+STORAGE_FILE = "storage.txt"  # where the queue is, if it is not in the folder
 
 
 def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **timing: int) -> bool:
@@ -47,6 +50,8 @@ def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **ti
     """
     console = Console()
     with _answering(), Queue(plan, storage or _sqlite(folder), **timing) as queue:
+        if storage is not None:
+            write_text(folder / STORAGE_FILE, make_url(storage).render_as_string(hide_password=True))
         if storage is None:  # the database is this folder's own: what is not in the folder is not there
             finished = {key for key, record in read_records(plan, folder).items() if record.finished}
             queue.discard(run.key for run in plan.runs if run.key not in finished)
@@ -57,7 +62,7 @@ def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **ti
             watch(Supervisor(queue, folder, n_workers), console)
         finally:
             signal.signal(signal.SIGTERM, previous)
-        return _show(queue, folder, console)
+        return _show(plan, queue.states(), folder, console)
 
 
 def check_workers(n_workers: int) -> None:
@@ -66,14 +71,20 @@ def check_workers(n_workers: int) -> None:
 
 
 def show_status(folder: Path, storage: str | None) -> None:
-    with _answering(), Queue(open_study(folder), storage or _sqlite(folder)) as queue:
-        _show(queue, folder, Console())
+    plan = open_study(folder)
+    states = {run.key: RunState("waiting") for run in plan.runs}
+    if storage is not None or _has_queue(folder):
+        with _answering(), Queue(plan, storage or _sqlite(folder)) as queue:
+            states = queue.states()
+    _show(plan, states, folder, Console())
 
 
 def retry(folder: Path, storage: str | None) -> None:
     """Let the failed runs wait again."""
-    with _answering(), Queue(open_study(folder), storage or _sqlite(folder)) as queue:
-        again = queue.retry()
+    plan, again = open_study(folder), []
+    if storage is not None or _has_queue(folder):
+        with _answering(), Queue(plan, storage or _sqlite(folder)) as queue:
+            again = queue.retry()
     print(f"{len(again)} failed runs wait again." + (" Start the study to run them." if again else ""))
 
 
@@ -128,12 +139,12 @@ def open_study(folder: Path) -> Plan:
     return read_plan(folder / STUDY_FILE)
 
 
-def _show(queue: Queue, folder: Path, console: Console) -> bool:
-    states, records = queue.states(), read_records(queue.plan, folder)
+def _show(plan: Plan, states: dict[str, RunState], folder: Path, console: Console) -> bool:
+    records = read_records(plan, folder)
     elsewhere = sum(state.name == "done" and key not in records for key, state in states.items())
     # A database that was lost, or never saw these runs, learns of them when they are next taken.
     states = {key: RunState("done") if key in records and records[key].finished else state for key, state in states.items()}
-    console.print(status_table(queue.plan, states, records))
+    console.print(status_table(plan, states, records))
     if elsewhere:
         console.print(
             f"{elsewhere} of the runs that are done have no record in {folder}: sb3-span study gather brings them here."
@@ -166,7 +177,18 @@ def remember(plan: Plan, folder: Path) -> None:
 
 
 def _sqlite(folder: Path) -> str:
-    return f"sqlite:///{folder / 'study.db'}"
+    elsewhere = folder / STORAGE_FILE
+    if elsewhere.is_file():
+        raise ValueError(
+            f"The queue of this study is in {elsewhere.read_text().strip()}: give that with --storage, or delete {elsewhere} "
+            "to go on without it."
+        )
+    return f"sqlite:///{folder / DATABASE}"
+
+
+def _has_queue(folder: Path) -> bool:
+    """Whether there is one to look into: looking makes none."""
+    return (folder / STORAGE_FILE).is_file() or (folder / DATABASE).is_file()
 
 
 def _reached(run_folder: Path) -> int:

@@ -25,17 +25,23 @@ class OneEpisodeEach(DummyVecEnv):
         return super().reset()
 
     def step_wait(self) -> VecEnvStepReturn:
+        dones = np.zeros(self.num_envs, dtype=bool)
+        infos: list[dict[str, Any]] = [{} for _ in self.envs]
         for i, env in enumerate(self.envs):
             if self.returns[i] is None:
                 obs, _, terminated, truncated, info = env.step(self.actions[i])
+                if "episode" in info:
+                    self.returns[i] = float(info["episode"]["r"])
+                elif terminated or truncated:
+                    # A wrapper around Monitor has ended the episode, or a part of it, as Atari's does with a life.
+                    total, last = float(sum(env.get_wrapper_attr("rewards"))), obs
+                    obs, _ = env.reset()
+                    if env.get_wrapper_attr("rewards"):  # Monitor was not reset: the game goes on
+                        dones[i], infos[i] = True, {"terminal_observation": last}
+                    else:
+                        self.returns[i] = total
                 self._save_obs(i, obs)
-                if terminated or truncated:
-                    # A wrapper around Monitor may have ended the episode: then Monitor has not summed it up.
-                    self.returns[i] = float(
-                        info["episode"]["r"] if "episode" in info else sum(env.get_wrapper_attr("rewards"))
-                    )
-        n_envs = self.num_envs
-        return self._obs_from_buf(), np.zeros(n_envs, np.float32), np.zeros(n_envs, bool), [{} for _ in range(n_envs)]
+        return self._obs_from_buf(), np.zeros(self.num_envs, np.float32), dones, infos
 
 
 def evaluate(model: BaseAlgorithm, eval_env: VecEnv, seed: int) -> np.ndarray:
@@ -56,6 +62,5 @@ def evaluate(model: BaseAlgorithm, eval_env: VecEnv, seed: int) -> np.ndarray:
     state, starts = None, np.ones(eval_env.num_envs, dtype=bool)
     while None in envs.returns:
         actions, state = model.predict(observations, state=state, episode_start=starts, deterministic=True)
-        observations, _, _, _ = eval_env.step(actions)
-        starts = np.zeros(eval_env.num_envs, dtype=bool)
+        observations, _, starts, _ = eval_env.step(actions)
     return np.array(envs.returns)

@@ -71,6 +71,7 @@ class Queue:
     def __init__(self, plan: Plan, storage: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.plan, self.heartbeat = plan, heartbeat
+        self._looked, self._patient_until = math.inf, -math.inf  # as of the wall clock, which goes on while a laptop sleeps
         self.opening = (plan, storage, heartbeat, grace)  # what another process needs to open it too
         self._storage = open_storage(storage, heartbeat, grace)
         self._study = _patiently(
@@ -86,9 +87,14 @@ class Queue:
 
     def refill(self) -> None:
         """Give every run a trial that has none: at the start, and when a worker has died."""
-        with no_experimental_warning():
-            optuna.storages.fail_stale_trials(self._study)
+        if time.time() - self._looked > 2 * self.heartbeat:
+            # The database was away, or this machine asleep: others had no chance to give a sign of life either.
+            self._patient_until = time.time() + 2 * self.heartbeat
+        if time.time() >= self._patient_until:
+            with no_experimental_warning():
+                optuna.storages.fail_stale_trials(self._study)
         trials = self._trials()
+        self._looked = time.time()
         for run in self.plan.runs:
             known = trials.get(run.key, [])
             for trial in known:

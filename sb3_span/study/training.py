@@ -111,7 +111,8 @@ class Training(ABC):
                 (self.folder / EVALUATIONS).unlink(missing_ok=True)
             else:
                 self._reached, self._seconds = state["reached"], state["train_seconds"]
-            self._rows = read_evaluations(self.folder, self.run.n_eval_episodes)
+            # A folder that was copied while it was trained in may have rows from after its checkpoint.
+            self._rows = [row for row in read_evaluations(self.folder, self.run.n_eval_episodes) if row[0] <= self._reached]
             # Killed during an evaluation: the checkpoint before it has the same agent.
             if self._reached > (self._rows[-1][0] if self._rows else 0):
                 self._evaluate()

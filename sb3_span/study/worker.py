@@ -155,4 +155,4 @@ def _no_answer(error: Exception) -> str:
 def _describe(error: Exception, folder: Path) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or folder}: {error.strerror}"
-    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, ValueError) and str(error) else f"{type(error).__name__}: {error}"

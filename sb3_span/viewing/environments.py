@@ -7,37 +7,38 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_span.trained import load_vecnormalize
+from sb3_span.trained import env_name, load_vecnormalize, same_actions
 
 
-def make_env(env_id: str, **kwargs: Any) -> gym.Env:
+def make_env(env: EnvSpec | str, **kwargs: Any) -> gym.Env:
     """``gym.make``, for which an environment that is unknown or not installed is a user's mistake."""
     try:
-        return gym.make(env_id, **kwargs)
+        return gym.make(env, **kwargs)
     except (gym.error.Error, ImportError) as error:
         raise ValueError(
-            f"There is no environment {env_id!r}: {error} Check the id, install what it needs, "
+            f"There is no environment {env_name(env)!r}: {error} Check the id, install what it needs, "
             "or write module:id so that the module which registers it is imported first."
         ) from error
 
 
-def make_envs(model: BaseAlgorithm, env_id: str, n_envs: int, seed: int, vecnormalize: Path | None) -> VecEnv:
+def make_envs(model: BaseAlgorithm, env: EnvSpec | str, n_envs: int, seed: int, vecnormalize: Path | None) -> VecEnv:
     """
     :param model: The agent that is to act in them
-    :param env_id: The environment
+    :param env: The environment: its id or specification
     :param n_envs: How many of them
     :param vecnormalize: VecNormalize's file, if the agent was trained with one: observations are normalised, rewards are not
     """
-    env = make_vec_env(lambda: make_env(env_id), n_envs=n_envs, seed=seed)
-    check_spaces(model, env, env_id)
+    envs = make_vec_env(lambda: make_env(env), n_envs=n_envs, seed=seed)
+    check_spaces(model, envs, env_name(env))
     if vecnormalize is None:
-        return env
+        return envs
     normalised = load_vecnormalize(vecnormalize)
-    normalised.set_venv(env)
+    normalised.set_venv(envs)
     normalised.training = normalised.norm_reward = False
     return normalised
 
@@ -48,9 +49,8 @@ def check_spaces(model: BaseAlgorithm, env: gym.Env | VecEnv, env_id: str) -> No
     space = env.observation_space
     if sorted(space.shape or ()) != sorted(model.observation_space.shape or ()):  # images may have their channels first
         raise ValueError(f"The agent observes {model.observation_space}, and {env_id} gives {space}. {advice}")
-    own, wanted = model.action_space, env.action_space
-    if type(own) is not type(wanted) or own.shape != wanted.shape or getattr(own, "n", None) != getattr(wanted, "n", None):
-        raise ValueError(f"The agent's actions are {own}, and {env_id} takes {wanted}. {advice}")
+    if not same_actions(model.action_space, env.action_space):
+        raise ValueError(f"The agent's actions are {model.action_space}, and {env_id} takes {env.action_space}. {advice}")
 
 
 _HOPPER = ["thigh", "leg", "foot"]

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch as th
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_span.policies.budget import count_parameters
-from sb3_span.trained import env_id_of, find_agent, find_vecnormalize
+from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
 from sb3_span.viewing.agents import load_agent
 from sb3_span.viewing.environments import action_names, make_envs, observation_names
 from sb3_span.viewing.figure import draw
@@ -30,7 +31,7 @@ class NetworkWarning(UserWarning):
 
 def plot(
     model: BaseAlgorithm,
-    env_id: str | None = None,
+    env_id: EnvSpec | str | None = None,
     network: str | None = None,
     names: Sequence[str] | None = None,
     dims: Sequence[str] | None = None,
@@ -44,8 +45,8 @@ def plot(
     Warns of dead modes, and of gaps between the bumps of the kernel basis.
 
     :param model: An agent with SPAN networks, whose observations are vectors
-    :param env_id: Its environment: for names, and to see which states it visits. Without it the states are drawn from the
-        observation space
+    :param env_id: Its environment, by id or specification: for names, and to see which states it visits. Without it the
+        states are drawn from the observation space
     :param network: Whose splines: ``pi``, ``vf`` or ``qf``; None for the actor, if there is one
     :param names: A name for each number of an observation; None for the environment's
     :param dims: Names of the two numbers to slice along; None for the most influential ones
@@ -64,9 +65,10 @@ def plot(
         raise ValueError(f"There is no network {network!r}; choose one of {roles}.")
     if n_modes < 1:
         raise ValueError(f"The number of modes to draw is {n_modes}; it must be at least 1. Try 3.")
-    names = _observation_names(model, env_id, names)
+    name = None if env_id is None else env_name(env_id)
+    names = _observation_names(model, name, names)
     if observations is None:
-        observations = _visited(model, env_id, vecnormalize) if env_id is not None else _drawn(model)
+        observations = _drawn(model, vecnormalize) if env_id is None else _visited(model, env_id, vecnormalize)
 
     model.policy.set_training_mode(False)
     inputs = _inputs(model, networks, observations)
@@ -74,8 +76,8 @@ def plot(
         for problem in each.problems(inputs[each.span]):
             warnings.warn(problem, NetworkWarning, stacklevel=2)
     chosen = next(each for each in networks if each.role == (network or roles[0]))
-    doing = action_names(model.action_space, env_id)
-    where = f" on {env_id}" if env_id else ""
+    doing = action_names(model.action_space, name)
+    where = f" on {name}" if name else ""
     where += ", observations normalised" if vecnormalize else ""
     return draw(
         title=f"{type(model).__name__}{where}: {count_parameters(model.policy):,} parameters",
@@ -83,7 +85,7 @@ def plot(
         inputs=inputs[chosen.span],
         input_names=_input_names(chosen, [*names, *doing], len(names)),
         n_modes=n_modes,
-        slice_=_slice(model, observations, names, dims),
+        slice_=_slice(model, observations, names, dims, vecnormalize is not None),
         observations=observations,
         observation_names=names,
         action_names=doing,
@@ -105,14 +107,14 @@ def plot_file(
     """
     path = find_agent(name)
     output = output or Path(f"{path.stem}.png")
-    env_id = None if env_id == "none" else env_id or env_id_of(path)
+    env = None if env_id == "none" else env_id or env_of(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", NetworkWarning)
-        figure = plot(load_agent(path), env_id, vecnormalize=find_vecnormalize(path, vecnormalize), **options)
+        figure = plot(load_agent(path), env, vecnormalize=find_vecnormalize(path, vecnormalize), **options)
     for warning in caught:
         print(f"Warning: {warning.message}")
-    if env_id is None:
+    if env is None:
         print("No environment: the states are drawn at random from the observation space. --env ID looks at those visited.")
     try:
         figure.savefig(output, dpi=150)
@@ -128,7 +130,7 @@ def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence
     return known if names is None else list(names)
 
 
-def _visited(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None) -> np.ndarray:
+def _visited(model: BaseAlgorithm, env_id: EnvSpec | str, vecnormalize: Path | None) -> np.ndarray:
     env = make_envs(model, env_id, EPISODES, SEED, vecnormalize)
     observation: Any = env.reset()  # an array: only vectors are drawn
     state, start = None, np.ones(EPISODES, dtype=bool)
@@ -141,10 +143,11 @@ def _visited(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None) -> np
     return np.concatenate(states)
 
 
-def _drawn(model: BaseAlgorithm) -> np.ndarray:
+def _drawn(model: BaseAlgorithm, vecnormalize: Path | None) -> np.ndarray:
     space = model.observation_space
     space.seed(0)
-    return np.array([space.sample() for _ in range(EPISODES * STEPS)])
+    states = np.array([space.sample() for _ in range(EPISODES * STEPS)])
+    return states if vecnormalize is None else load_vecnormalize(vecnormalize).normalize_obs(states)  # type: ignore[return-value]
 
 
 def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndarray) -> dict[th.nn.Module, th.Tensor]:
@@ -170,15 +173,17 @@ def _input_names(network: Network, names: list[str], n_observed: int) -> list[st
     return names[:size] if size in (n_observed, len(names)) else [f"feature[{i}]" for i in range(size)]
 
 
-def _slice(model: BaseAlgorithm, observations: np.ndarray, names: list[str], dims: Sequence[str] | None) -> Slice | None:
+def _slice(
+    model: BaseAlgorithm, observations: np.ndarray, names: list[str], dims: Sequence[str] | None, normalised: bool
+) -> Slice | None:
     if len(names) < 2:
         return None
     if dims is None:
-        return cut(model, observations)
+        return cut(model, observations, normalised=normalised)
     for name in dims:
         if name not in names:
             raise ValueError(f"There is no {name!r} in the observation; it has {names}.")
     if len(set(dims)) != 2:
         raise ValueError(f"A slice goes along two different numbers of the observation; {list(dims)} was given.")
     first, second = (names.index(name) for name in dims)
-    return cut(model, observations, (first, second))
+    return cut(model, observations, (first, second), normalised)

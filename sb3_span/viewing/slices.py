@@ -104,16 +104,20 @@ class Slice:
     values: np.ndarray
 
 
-def cut(model: BaseAlgorithm, observations: np.ndarray, dims: tuple[int, int] | None = None) -> Slice:
+def cut(
+    model: BaseAlgorithm, observations: np.ndarray, dims: tuple[int, int] | None = None, normalised: bool = False
+) -> Slice:
     """
     :param model: The agent
     :param observations: States that it has seen, shape (B, D): they set the ranges, and their median is held
     :param dims: Which two numbers; None for those of the largest influence
+    :param normalised: Whether the observations are VecNormalize's, to which the space's bounds do not apply
     """
     if dims is None:
         first, second = sorted(np.argsort(influence(model, observations))[-2:].tolist())
         dims = first, second
-    x, y = (_range(observations[:, dim], model.observation_space, dim) for dim in dims)
+    space = None if normalised else model.observation_space
+    x, y = (_range(observations[:, dim], space, dim) for dim in dims)
     held = np.median(observations, axis=0)
     grid = np.tile(held, (POINTS, POINTS, 1)).astype(observations.dtype)
     grid[..., dims[0]], grid[..., dims[1]] = np.meshgrid(x, y)
@@ -123,7 +127,7 @@ def cut(model: BaseAlgorithm, observations: np.ndarray, dims: tuple[int, int] | 
     )
 
 
-def _range(numbers: np.ndarray, space: spaces.Space, dim: int) -> np.ndarray:
+def _range(numbers: np.ndarray, space: spaces.Space | None, dim: int) -> np.ndarray:
     low, high = np.percentile(numbers, [1, 99])
     middle, half = (low + high) / 2, max(STRETCH * (high - low) / 2, 1e-3)
     low, high = middle - half, middle + half

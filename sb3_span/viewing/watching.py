@@ -7,11 +7,12 @@ from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.files import written_whole
-from sb3_span.trained import env_id_of, find_agent, find_vecnormalize, load_vecnormalize
+from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
 from sb3_span.viewing.agents import load_agent
 from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
@@ -42,10 +43,10 @@ def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Pat
         done, start = terminated or truncated, np.zeros(1, dtype=bool)
 
 
-def returns(model: BaseAlgorithm, env_id: str, episodes: int = 20, vecnormalize: Path | None = None) -> list[float]:
+def returns(model: BaseAlgorithm, env_id: EnvSpec | str, episodes: int = 20, vecnormalize: Path | None = None) -> list[float]:
     """
     :param model: The agent
-    :param env_id: The environment
+    :param env_id: The environment: its id, or a specification
     :param episodes: How many to play, deterministically and with the same seeds each time
     :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: The return of each episode
@@ -57,7 +58,7 @@ def returns(model: BaseAlgorithm, env_id: str, episodes: int = 20, vecnormalize:
     return rewards
 
 
-def show(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None = None) -> None:
+def show(model: BaseAlgorithm, env_id: EnvSpec | str, vecnormalize: Path | None = None) -> None:
     """An episode in a window, at the environment's own pace. For the parameters see :func:`returns`."""
     env = make_env(env_id, render_mode="human")
     for _ in play(model, env, vecnormalize=vecnormalize):
@@ -65,12 +66,12 @@ def show(model: BaseAlgorithm, env_id: str, vecnormalize: Path | None = None) ->
     env.close()
 
 
-def save_gif(model: BaseAlgorithm, env_id: str, path: Path, vecnormalize: Path | None = None) -> int:
+def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormalize: Path | None = None) -> int:
     """
     An episode as an animated GIF, which needs no screen.
 
     :param model: The agent
-    :param env_id: The environment
+    :param env_id: The environment: its id, or a specification
     :param path: Where the GIF goes
     :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: Number of frames
@@ -84,7 +85,7 @@ def save_gif(model: BaseAlgorithm, env_id: str, path: Path, vecnormalize: Path |
     try:
         for i, _ in enumerate(play(model, env, vecnormalize=vecnormalize)):
             if i % every == 0:
-                frame = Image.fromarray(_render(env, env_id))
+                frame = Image.fromarray(_render(env, env_name(env_id)))
                 frames.append(frame.resize((GIF_WIDTH, round(GIF_WIDTH * frame.height / frame.width))).quantize(64))
     finally:
         env.close()
@@ -122,18 +123,18 @@ def watch(
     if gif is not None and gif.suffix.lower() != ".gif":
         raise ValueError(f"--gif is {gif}; only GIFs are drawn. Try {gif.with_suffix('.gif')}.")
     path = find_agent(name)
-    env_id = env_id or env_id_of(path)
-    if env_id is None:
+    env = env_id or env_of(path)
+    if env is None:
         raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
     model, vecnormalize = load_agent(path), find_vecnormalize(path, vecnormalize)
     if gif is not None:
-        print(f"{save_gif(model, env_id, gif, vecnormalize)} frames written to {gif}")
+        print(f"{save_gif(model, env, gif, vecnormalize)} frames written to {gif}")
     elif _has_screen():
-        show(model, env_id, vecnormalize)
+        show(model, env, vecnormalize)
     else:
         print("There is no screen here; --gif FILE draws without one.")
-    scores = returns(model, env_id, episodes, vecnormalize)
-    print(f"{env_id}: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes")
+    scores = returns(model, env, episodes, vecnormalize)
+    print(f"{env_name(env)}: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes")
 
 
 def _has_screen() -> bool:

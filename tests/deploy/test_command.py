@@ -13,7 +13,7 @@ from sb3_span.deploy import report
 from sb3_span.deploy.device import missing_tools
 from sb3_span.study.run import train
 from tests.deploy.models import lively
-from tests.study.runs import ppo_run
+from tests.study.runs import ppo_run, sac_run
 
 
 def test_zip(tmp_path, capsys):
@@ -57,6 +57,15 @@ def test_a_run_of_a_study(tmp_path, capsys):
     assert "10,000 observations, 5,000 of them recorded from the environment" in capsys.readouterr().out
 
 
+def test_actions_of_another_kind(tmp_path, capsys):
+    """A LunarLander that is steered continuously, by an option that only its run's settings know."""
+    train(sac_run(env="LunarLander-v3", env_kwargs={"continuous": True}), tmp_path / "one")
+    main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out")])
+    assert "5,000 of them recorded from the environment" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"takes Discrete\(4\), but the policy's actions are Box"):
+        main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out"), "--env", "LunarLander-v3"])
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -83,8 +92,11 @@ def test_report(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(report, "ENVIRONMENTS", ("CartPole-v1",))
     main(["export", "--report", "--output", str(tmp_path)])
     rows = [line.split(",") for line in (tmp_path / "deploy.csv").read_text().splitlines()]
-    assert rows[0] == ["environment", "network", "flash", "ram", "instructions", "ns"]
-    span, mlp = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
+    assert rows[0] == ["environment", "network", "flash", "ram", "instructions", "ns", "difference"]
+    span, mlp, span_int8, mlp_int8 = (dict(zip(rows[0], row, strict=True)) for row in rows[1:])
+    assert [span["network"], mlp_int8["network"]] == ["SPAN", "MLP int8"]
+    assert float(span["difference"]) == float(mlp["difference"]) == 0
+    assert span_int8["flash"] != span["flash"] and span_int8["difference"] != span["difference"]
     # 44 and 43 floats; what else is in the flash is code.
     assert 44 * 4 < int(span["flash"]) < 1_000 and 43 * 4 < int(mlp["flash"]) < 1_000
     assert int(span["instructions"]) < 2 * int(mlp["instructions"])

@@ -3,16 +3,20 @@
 import json
 import pickle
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
+import yaml
 from sb3_contrib import RecurrentPPO
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.deploy import export_c, export_onnx, load_trained
+from sb3_span.trained import env_of, find_model
 from tests.deploy.models import lively
 from tests.policies.models import ALGORITHMS, action_spaces, actions, name, observations
 
@@ -34,7 +38,7 @@ def test_policy_without_its_algorithm(algo, kwargs, tmp_path):
     obs = observations(model)
     np.testing.assert_array_equal(actions(trained.policy, obs), actions(model, obs))
     assert type(trained.policy) is type(model.policy)
-    assert trained.vecnormalize is None and trained.env_id is None
+    assert trained.vecnormalize is None
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +48,17 @@ def pendulum():
     return model
 
 
-def test_zoo_folder(pendulum, tmp_path):
+def test_zoo_folder(pendulum, tmp_path, monkeypatch):
     folder = tmp_path / "Pendulum-v1_3"
     (folder / "Pendulum-v1").mkdir(parents=True)
     (folder / "Pendulum-v1" / "config.yml").write_text("")
     pendulum.env.save(str(folder / "Pendulum-v1" / "vecnormalize.pkl"))
     pendulum.save(folder / "Pendulum-v1.zip")
     pendulum.save(folder / "best_model.zip")
-    for path in (folder, folder / "best_model.zip"):
+    monkeypatch.chdir(folder)
+    for path in (folder, folder / "best_model.zip", Path()):
         trained = load_trained(path)
-        assert trained.env_id == "Pendulum-v1"
+        assert env_of(find_model(path)) == "Pendulum-v1"
         assert trained.vecnormalize is not None and trained.vecnormalize.obs_rms.mean[0] == 0.25
 
 
@@ -65,9 +70,23 @@ def test_study_folder(packages, env_id, pendulum, tmp_path):
     pendulum.env.save(str(run / "vecnormalize.pkl"))
     (run / "run.json").write_text(json.dumps({"env": "Pendulum-v1", "gym_packages": packages}))
     trained = load_trained(run)
-    assert trained.env_id == env_id and trained.vecnormalize is not None
+    assert env_of(run / "model.zip") == env_id and trained.vecnormalize is not None
     with pytest.raises(ValueError, match="a whole study; name one of its runs"):
         load_trained(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["run.json", "args.yml", "config.yml"])
+def test_options_of_the_environment(file, tmp_path):
+    options = {"env_kwargs": {"g": 5.0}}
+    if file == "run.json":
+        (tmp_path / file).write_text(json.dumps({"env": "Pendulum-v1", "hyperparams": options}))
+    else:
+        (tmp_path / "Pendulum-v1").mkdir()
+        (tmp_path / "Pendulum-v1" / "config.yml").write_text("")
+        (tmp_path / "Pendulum-v1" / file).write_text(yaml.dump(OrderedDict(options)))  # as the Zoo writes them
+    env = gym.make(env_of(tmp_path / "model.zip"))
+    assert env.unwrapped.g == 5.0
+    assert gym.make("Pendulum-v1").unwrapped.g == 10.0
 
 
 def test_wrong_files(pendulum, tmp_path):

@@ -1,6 +1,7 @@
 """The report of years that are made by hand: what it says and shows, without EnergyPlus."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -78,6 +79,23 @@ def test_report(folder):
     assert "*paper 9.32*" in text and "*paper 8.1*" in text  # May's violations, April's savings
     figures = {path.name for path in (folder / "report" / "figures").glob("*.png")}
     assert figures == {"returns.png", *(f"{name}_{DEFAULT}.png" for name in ("temperatures", "violations", "power"))}
+
+
+def test_further_methods(folder):
+    key = f"{DEFAULT}__mlp-large__seed0"
+    shutil.copytree(folder / "runs" / f"{DEFAULT}__mlp__seed0", folder / "runs" / key)
+    settings = json.loads((folder / "runs" / key / "run.json").read_text())
+    (folder / "runs" / key / "run.json").write_text(json.dumps({**settings, "key": key, "method": "mlp-large"}))
+    main(["hvac", "report", str(folder)])
+    assert "MLP-large" in (folder / "report" / "report.md").read_text()
+
+
+def test_a_month_is_not_compared_with_years(folder):
+    file = folder / "runs" / f"{DEFAULT}__mlp__seed0" / year_file(DEFAULT)
+    year = read_year(file)
+    write_year(year[year["month"] == 7], file)
+    with pytest.raises(SystemExit, match=r"have other days \(31 and 365 of them\), so they cannot be compared"):
+        main(["hvac", "report", str(folder)])
 
 
 def test_a_report_without_years_has_the_training(folder):

@@ -57,6 +57,17 @@ def test_collapse_after_arrival(met):
     assert (span.lowest_median, span.lowest_worst) == (500, 500)
 
 
+def test_a_run_that_stopped_having_returns_has_kept_nothing(tmp_path):
+    for seed in range(3):
+        record = [500.0] * 5 + [math.nan if seed == 0 else 490.0]
+        write_run(tmp_path, "CartPole-v1", "span", seed, record)
+    study = load_study(tmp_path)
+    row = pick(
+        measures.after_arrival(measures.by_threshold(study, measures.arrivals(study))), method="span", threshold_pct=100
+    )
+    assert (row.lowest_median, row.lowest_worst) == (490, -math.inf)
+
+
 def test_anytime(study):
     frame = measures.anytime(study)
     early = pick(frame, env="CartPole-v1", method="span", budget_pct=10)

@@ -61,6 +61,7 @@ def test_comparison_is_scipys():
         ([500.0] * 5, [500.0] * 5, 0, 1),
         ([500.0] * 5, [400.0] * 5, math.inf, 0),
         ([400.0] * 5, [500.0] * 5, -math.inf, 0),
+        ([194.2688] * 5, [194.2688] * 7, 0, 1),  # which has no exact mean
     ],
 )
 def test_seeds_without_any_spread(first, second, t, p):

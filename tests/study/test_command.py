@@ -22,6 +22,7 @@ from sb3_span.study.queue import Queue
 from sb3_span.study.records import read_record, write_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted
+from sb3_span.study.worker import work
 from tests.study.runs import make_plan, ppo_run, sac_run
 from tests.study.test_run import StopAt
 
@@ -222,6 +223,38 @@ def test_a_full_disk(start, tmp_path, small_disk, capsys):
     main(["study", "retry", "--folder", str(small_disk), "--storage", storage])
     assert start(storage=storage)
     assert_complete(small_disk, big, small)
+
+
+def test_a_queue_that_is_elsewhere(start, tmp_path, capsys):
+    folder, elsewhere = tmp_path / "out", f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    assert start(ppo_run(200), storage=elsewhere)
+    for command in ("status", "retry"):
+        with pytest.raises(SystemExit, match=r"The queue of this study is in sqlite.*elsewhere.db: give that with --storage"):
+            main(["study", command, "--folder", str(folder)])
+    with pytest.raises(ValueError, match="give that with --storage"):
+        start()
+    assert not (folder / "study.db").exists()
+
+
+def test_looking_at_records_leaves_no_database(tmp_path, capsys):
+    run = ppo_run(200)
+    (tmp_path / "study.yml").write_text(yaml.safe_dump(make_plan(run).resolved))
+    train(run, tmp_path / "runs" / run.key)
+    main(["study", "status", "--folder", str(tmp_path)])
+    main(["study", "retry", "--folder", str(tmp_path)])
+    assert "0 failed runs wait again" in capsys.readouterr().out
+    assert not (tmp_path / "study.db").exists()
+
+
+def test_an_error_without_a_message_is_an_error(tmp_path, monkeypatch):
+    def fail(*args):
+        raise ValueError
+
+    monkeypatch.setattr("sb3_span.study.worker.train", fail)
+    run = ppo_run(200)
+    with Queue(make_plan(run), f"sqlite:///{tmp_path / 'study.db'}") as queue:
+        work(queue, tmp_path, threading.Event(), lambda event, details: None)
+        assert queue.states()[run.key].error == "ValueError: "
 
 
 def test_a_study_that_was_changed(start, tmp_path):

@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from stable_baselines3 import PPO
+from stable_baselines3.common.atari_wrappers import EpisodicLifeEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -80,6 +81,35 @@ def test_episodes_that_a_wrapper_ends():
     env = OneEpisodeEach([lambda: EndsEarly(Monitor(gym.make("CartPole-v1")))])
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu")
     assert list(evaluate(model, env, seed=0)) == [3.0]
+
+
+class Lives(gym.Env):
+    """A game with three lives of ten steps, a point for each step."""
+
+    observation_space, action_space = gym.spaces.Box(0, 1, (1,)), gym.spaces.Discrete(2)
+
+    def __init__(self):
+        self.ale = self
+
+    def lives(self):
+        return 3 - self.n_steps // 10
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.n_steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.n_steps += 1
+        return np.zeros(1, np.float32), 1.0, self.lives() == 0, False, {}
+
+
+def test_a_life_is_not_a_game():
+    """As with Atari's games in the Zoo, which end an episode with each life, around Monitor."""
+    env = OneEpisodeEach([lambda: EpisodicLifeEnv(Monitor(Lives()))] * 2)
+    model = PPO("MlpPolicy", Lives(), n_steps=64, seed=0, device="cpu")
+    for _ in range(2):
+        assert list(evaluate(model, env, seed=0)) == [30.0, 30.0]
 
 
 def test_it_plays_the_environment_of_training():

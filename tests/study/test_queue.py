@@ -96,6 +96,23 @@ def test_a_run_without_signs_of_life_is_taken_by_another(plan, open_queue):
     assert queue.states()[dead.run.key].name == "running"
 
 
+def test_after_an_outage_runs_may_first_give_a_sign_of_life(plan, open_queue, monkeypatch):
+    busy, idle = open_queue(plan, heartbeat=1, grace=2), open_queue(plan, heartbeat=1, grace=2)
+    busy.refill()
+    claims = claim_everything(busy)
+    idle.refill()
+    time.sleep(3.5)  # nobody reaches the database, and the idle worker is the first to be back
+    idle.refill()
+    assert idle.claim() is None and all(busy.is_running(claim.trial_id) for claim in claims)
+    busy.beat(claims[0].trial_id)
+    deadline = time.monotonic() + 30
+    while len(taken := [claim for claim in claims if not busy.is_running(claim.trial_id)]) < 3 and time.monotonic() < deadline:
+        time.sleep(0.2)
+        busy.beat(claims[0].trial_id)
+        idle.refill()
+    assert taken == claims[1:]
+
+
 def start_and_claim(plan: Plan, storage: str, barrier, results) -> None:
     barrier.wait()
     with Queue(plan, storage) as queue:

@@ -12,7 +12,7 @@ from rl_zoo3.exp_manager import ExperimentManager
 from stable_baselines3 import PPO, SAC
 
 from sb3_span.study.evaluation import evaluate
-from sb3_span.study.records import read_record
+from sb3_span.study.records import read_evaluations, read_record, write_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted, LostRun, Watcher
 from tests.study.runs import ppo_run, sac_run
@@ -107,6 +107,17 @@ def test_a_run_goes_on_where_it_was(tmp_path, make, ending):
     assert last - 128 <= steps[0] <= last
     assert steps[-1] == run.steps
     assert {path.name for path in tmp_path.iterdir()} == {"run.json", "evaluations.csv", "model.zip"}
+
+
+def test_a_record_that_is_ahead_of_its_checkpoint(tmp_path):
+    """As in the copy of a folder that was made while its run went on."""
+    run = sac_run(1000)
+    with pytest.raises(Interrupted):
+        train(run, tmp_path, StopAt(500))
+    rows = read_evaluations(tmp_path, run.n_eval_episodes)
+    write_evaluations(tmp_path, [*rows, [600, *rows[-1][1:]]])
+    record = train(run, tmp_path)
+    assert list(record.steps) == list(range(200, run.steps + 1, 200))
 
 
 def test_killed_while_it_evaluates(tmp_path, monkeypatch):

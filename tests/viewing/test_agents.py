@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sb3_span.policies.registry import supported_algorithms
-from sb3_span.trained import env_id_of, find_agent
+from sb3_span.trained import env_of, find_agent
 from sb3_span.viewing import load_agent
 from tests.policies.envs import ACTIONS, OBSERVATIONS, RandomEnv
 
@@ -27,9 +27,9 @@ def test_the_algorithm_is_found(algo, policy, tmp_path):
 
 
 def test_the_environment_is_found(tmp_path):
-    assert env_id_of(tmp_path / "CartPole-v1.zip") == "CartPole-v1"
-    assert env_id_of(tmp_path / "ppo" / "Hopper-v5_3" / "best_model.zip") == "Hopper-v5"
-    assert env_id_of(tmp_path / "best_model.zip") is None
+    assert env_of(tmp_path / "CartPole-v1.zip") == "CartPole-v1"
+    assert env_of(tmp_path / "ppo" / "Hopper-v5_3" / "best_model.zip") == "Hopper-v5"
+    assert env_of(tmp_path / "best_model.zip") is None
 
 
 def test_short_names(tmp_path, monkeypatch):

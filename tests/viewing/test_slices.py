@@ -73,3 +73,6 @@ def test_a_slice_holds_all_others_at_their_median():
     # The range holds nearly all states, but ends where the observation space does.
     assert slice_.x[0] < np.percentile(observations[:, 1], 1) and slice_.x[-1] > np.percentile(observations[:, 1], 99)
     assert slice_.y[0] >= model.observation_space.low[2] and slice_.y[-1] <= model.observation_space.high[2]
+    # The bounds are not those of normalised observations.
+    normalised = cut(model, observations, (1, 2), normalised=True)
+    assert normalised.y[0] < np.percentile(observations[:, 2], 1) < model.observation_space.low[2]

@@ -14,10 +14,10 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
 from sb3_span.policies.budget import count_parameters
-from sb3_span.trained import AGENTS, env_id_of, find_vecnormalize
+from sb3_span.trained import AGENTS, env_of, find_vecnormalize
 from sb3_span.viewing import load_agent, returns
 from sb3_span.viewing.environments import make_env
-from sb3_span.viewing.plotting import _visited
+from sb3_span.viewing.plotting import _drawn, _visited
 from sb3_span.viewing.watching import play
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +92,8 @@ def test_normalised_observations(tmp_path, capsys, monkeypatch):
     assert abs(_visited(model, "CartPole-v1", run / "vecnormalize.pkl").mean()) > abs(
         _visited(model, "CartPole-v1", None).mean()
     )
+    seen = _drawn(model, run / "vecnormalize.pkl")
+    np.testing.assert_allclose(seen, env.normalize_obs(_drawn(model, None)))
 
 
 def test_errors(model, tmp_path):
@@ -126,7 +128,7 @@ GOOD = {
 def test_agents_of_the_repository(env_id):
     path = ROOT / AGENTS / f"{env_id}.zip"
     assert path.stat().st_size < 60_000
-    assert env_id_of(path) == env_id
+    assert env_of(path) == env_id
     model = load_agent(path)
     vecnormalize = find_vecnormalize(path)
     assert np.mean(returns(model, env_id, 5, vecnormalize)) >= GOOD[env_id]
