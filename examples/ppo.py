@@ -7,7 +7,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 import sb3_span  # noqa: F401  (makes "SPANPolicy" known to SB3)
 
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
-model = PPO("SPANPolicy", env, n_steps=128, seed=0)
+model = PPO("SPANPolicy", env, n_steps=128, seed=0, device="cpu")
 model.learn(40_000)
 
 mean, std = evaluate_policy(model, env, n_eval_episodes=20)

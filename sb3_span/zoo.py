@@ -46,20 +46,17 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
         "Only PPO and SAC agents with plain values are built here; train others with "
         f"python -m rl_zoo3.train --algo ... --env {env_id} --conf {hyperparams}"
     )
-    entries = yaml.safe_load(Path(hyperparams).read_text())
+    entries = yaml.safe_load(Path(hyperparams).read_text()) or {}
     if env_id not in entries:
         known = [name for name in entries if name not in ALGOS]  # the others are only there for entries to refer to
         raise ValueError(f"{hyperparams} has no entry for {env_id!r}; it has {known}.")
     entry = {"device": "cpu", **entries[env_id], **overrides}
-    policy, n_envs = entry.pop("policy"), entry.pop("n_envs", 1)
-    if "." in policy:
-        policy = get_class_by_name(policy)
-        algorithm = next((algo for algo in (PPO, SAC) if issubclass(policy, algo.policy_aliases["MlpPolicy"])), None)
-    else:
-        algorithm = SAC if "buffer_size" in entry else PPO
+    policy, n_envs = entry.pop("policy", None), entry.pop("n_envs", 1)
+    policy, algorithm = _find_algorithm(policy, entry)
     if algorithm is None:
         raise ValueError(
-            f"{hyperparams} has the policy {policy.__name__} for {env_id}, which is neither PPO's nor SAC's. {advice}"
+            f"{hyperparams} has the policy {getattr(policy, '__name__', policy)} for {env_id}, which with the other settings "
+            f"does not tell PPO from SAC, or is neither's. {advice}"
         )
     entry.pop("n_timesteps", None)
     if not entry.get("normalize"):
@@ -70,12 +67,31 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
         raise ValueError(
             f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which {algorithm.__name__} does not take so. {advice}"
         )
+    if isinstance(entry.get("train_freq"), list):
+        entry["train_freq"] = tuple(entry["train_freq"])
     for name, value in entry.items():
         if isinstance(value, str) and value.startswith("lin_"):  # the Zoo's "lin_0.001": from there to zero
             entry[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
     env = make_vec_env(env_id, n_envs=n_envs, seed=seed)
     algorithm = algorithm if sb3 else getattr(algorithms, algorithm.__name__)
     return algorithm(policy, env, seed=seed, **entry)
+
+
+def _find_algorithm(policy: Any, entry: dict[str, Any]) -> tuple[Any, type[BaseAlgorithm] | None]:
+    """
+    :param policy: A policy's name as it is in a Zoo file
+    :param entry: The other settings
+    :return: The policy, and PPO or SAC: by the policy's class, or by settings that only one of them has
+    """
+    if isinstance(policy, str) and "." in policy:
+        try:
+            policy = get_class_by_name(policy)
+        except (ImportError, AttributeError):
+            return policy, None
+        return policy, next((algo for algo in (PPO, SAC) if issubclass(policy, algo.policy_aliases["MlpPolicy"])), None)
+    of_ppo, of_sac = (set(inspect.signature(algo).parameters) for algo in (PPO, SAC))
+    is_ppo, is_sac = not (of_ppo - of_sac).isdisjoint(entry), not (of_sac - of_ppo).isdisjoint(entry)
+    return policy, None if is_ppo == is_sac or policy is None else PPO if is_ppo else SAC
 
 
 Sampler = Callable[[Any, int, int, dict], dict[str, Any]]

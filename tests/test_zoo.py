@@ -150,7 +150,7 @@ def test_falling_learning_rate_as_the_zoo_writes_it():
 
 def test_what_only_the_zoo_can_build_is_left_to_it(tmp_path):
     conf = tmp_path / "conf.yml"
-    entry = "n_timesteps: 100, policy: MlpPolicy"
+    entry = "n_timesteps: 100, policy: MlpPolicy, n_epochs: 4"
     conf.write_text(f"CartPole-v1: {{{entry}, normalize: true, frame_stack: 2, policy_kwargs: 'dict(net_arch=[4])'}}")
     with pytest.raises(ValueError, match=r"has normalize, frame_stack, policy_kwargs for CartPole-v1.*rl_zoo3.train"):
         make_agent(conf, "CartPole-v1", seed=0)
@@ -163,7 +163,18 @@ def test_the_policy_tells_the_algorithm(tmp_path):
     conf.write_text("Pendulum-v1: {n_timesteps: 100, policy: sb3_span.SPANPolicy}")
     assert isinstance(make_agent(conf, "Pendulum-v1", seed=0), SAC)
     conf.write_text("Pendulum-v1: {n_timesteps: 100, policy: sb3_span.SPANTD3Policy}")
-    with pytest.raises(ValueError, match=r"has the policy SPANTD3Policy for Pendulum-v1, .*neither PPO's nor SAC's.*rl_zoo3"):
+    with pytest.raises(ValueError, match=r"has the policy SPANTD3Policy for Pendulum-v1, .*or is neither's.*rl_zoo3"):
         make_agent(conf, "Pendulum-v1", seed=0)
+    conf.write_text("Pendulum-v1: {policy: SPANPolicy, tau: 0.01, train_freq: [1, episode]}")
+    agent = make_agent(conf, "Pendulum-v1", seed=0)
+    assert isinstance(agent, SAC) and agent.train_freq.unit.value == "episode"
+    for entry in ("policy: MlpPolicy, learning_rate: 0.001", "policy: nowhere.Policy", "tau: 0.01"):
+        conf.write_text(f"Pendulum-v1: {{{entry}}}")
+        with pytest.raises(ValueError, match="does not tell PPO from SAC"):
+            make_agent(conf, "Pendulum-v1", seed=0)
+    conf.write_text("")
+    with pytest.raises(ValueError, match=r"no entry for 'Pendulum-v1'; it has \[\]"):
+        make_agent(conf, "Pendulum-v1", seed=0)
+    conf.write_text("Pendulum-v1: {policy: SPANPolicy, tau: 0.01}")
     with pytest.raises(ValueError, match=r"no entry for 'Hopper-v5'; it has \['Pendulum-v1'\]"):
         make_agent(conf, "Hopper-v5", seed=0)

@@ -24,6 +24,17 @@ MAX_LAYERS = 8  # as in native/updates.h
 MAX_WEIGHTS = 128 * 128
 
 
+def replaces_methods(obj: Any) -> bool:
+    """Whether somebody has put a function of their own in the place of one of an object's methods."""
+    cls = type(obj)
+    return any(callable(value) and callable(getattr(cls, name, None)) for name, value in vars(obj).items())
+
+
+def is_changed(module: nn.Module) -> bool:
+    """Whether somebody wants to see or to change what a module does."""
+    return has_hooks(module) or replaces_methods(module)
+
+
 @dataclass
 class Described:
     """
@@ -48,7 +59,7 @@ def describe_actor(actor: Any) -> Described | None:
     """
     :return: None for an actor that the native update does not know, or that somebody has changed
     """
-    if type(actor) not in (Actor, SPANActor) or actor.use_sde or has_hooks(actor) or not _reads_vectors(actor):
+    if type(actor) not in (Actor, SPANActor) or actor.use_sde or is_changed(actor) or not _reads_vectors(actor):
         return None
     heads = (actor.mu, actor.log_std)
     if type(actor) is SPANActor:
@@ -60,13 +71,13 @@ def describe_critics(critic: Any) -> Described | None:
     """
     :return: None for critics that the native update does not know, or that somebody has changed
     """
-    if type(critic) not in (ContinuousCritic, SPANCritic) or has_hooks(critic) or not _reads_vectors(critic):
+    if type(critic) not in (ContinuousCritic, SPANCritic) or is_changed(critic) or not _reads_vectors(critic):
         return None
     return _describe_span(critic.qf, ()) if type(critic) is SPANCritic else _describe_mlps(critic.q_networks, ())
 
 
 def _reads_vectors(network: BaseModel) -> bool:
-    return type(network.features_extractor) is FlattenExtractor and not has_hooks(network.features_extractor)
+    return type(network.features_extractor) is FlattenExtractor and not is_changed(network.features_extractor)
 
 
 def describe_actor_critic(policy: ActorCriticPolicy) -> tuple[Described, Described] | None:
@@ -76,11 +87,11 @@ def describe_actor_critic(policy: ActorCriticPolicy) -> tuple[Described, Describ
     """
     if type(policy) not in (ActorCriticPolicy, SPANActorCriticPolicy) or policy.use_sde or policy.squash_output:
         return None
-    if type(policy.action_dist) not in (CategoricalDistribution, DiagGaussianDistribution) or has_hooks(policy):
+    if type(policy.action_dist) not in (CategoricalDistribution, DiagGaussianDistribution) or is_changed(policy):
         return None
     extractors = {policy.features_extractor, policy.pi_features_extractor, policy.vf_features_extractor}
     extractor = policy.mlp_extractor
-    if any(type(own) is not FlattenExtractor or has_hooks(own) for own in extractors) or has_hooks(extractor):
+    if any(type(own) is not FlattenExtractor or is_changed(own) for own in extractors) or is_changed(extractor):
         return None
     action_net, value_net = (policy.action_net,), (policy.value_net,)
     if type(extractor) is MlpExtractor:
@@ -99,7 +110,7 @@ def _describe_span(span: Any, heads: Sequence[Any], only: int | None = None) -> 
     :param heads: The layers that read its modes; none where it has a head of its own
     :param only: One network of the stack
     """
-    if type(span) is not SPAN or span.native is None or has_hooks(span) or not _are_linear(heads):
+    if type(span) is not SPAN or span.native is None or is_changed(span) or not _are_linear(heads):
         return None
     own = span._native_parameters()
     if own is None or [None if param is None else param.shape for param in own] != list(span.native.shapes):
@@ -121,14 +132,14 @@ def _describe_mlps(networks: Sequence[Any], heads: Sequence[Any]) -> Described |
     pieces: list[tuple[nn.Parameter, int, int]] = []
     activations: set[type[nn.Module]] = set()
     for network in networks:
-        if type(network) is not nn.Sequential or has_hooks(network):
+        if type(network) is not nn.Sequential or is_changed(network):
             return None
         layers = list(network)
         last = list(heads) or layers[-1:]
         linear, between = layers[::2] if heads else layers[:-1:2], layers[1::2]
         activations |= {type(activation) for activation in between}
         own: list[Any] = [*linear, *last]
-        if not _are_linear(own) or len(linear) != len(between) or any(has_hooks(activation) for activation in between):
+        if not _are_linear(own) or len(linear) != len(between) or any(is_changed(activation) for activation in between):
             return None
         outputs = [layer.out_features for layer in own]
         own_sizes = (own[0].in_features, *outputs[: len(linear)], sum(outputs[len(linear) :]))
@@ -148,7 +159,7 @@ def _describe_mlps(networks: Sequence[Any], heads: Sequence[Any]) -> Described |
 def _are_linear(layers: Sequence[Any]) -> bool:
     return all(
         type(layer) is nn.Linear
-        and not has_hooks(layer)
+        and not is_changed(layer)
         and layer.bias is not None
         and layer.weight.shape == (layer.out_features, layer.in_features)
         and layer.bias.shape == (layer.out_features,)
@@ -176,6 +187,7 @@ def describe_adam(optimizer: th.optim.Optimizer) -> tuple[float, ...] | None:
     hooks = optimizer_hooks._global_optimizer_pre_hooks or optimizer_hooks._global_optimizer_post_hooks
     if (
         hooks
+        or "step" in vars(optimizer)
         or optimizer._optimizer_step_pre_hooks
         or optimizer._optimizer_step_post_hooks
         or len(optimizer.param_groups) != 1

@@ -1,6 +1,7 @@
 """What the native updates of all algorithms have in common."""
 
 import importlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 from sb3_span.algorithms.described import is_plain
 from sb3_span.algorithms.snapshot import Snapshot
 from sb3_span.nn.native import choice
+from sb3_span.policies.options import SPANOptions
 
 try:
     extension: Any = importlib.import_module("sb3_span.algorithms.native._updates")
@@ -99,6 +101,16 @@ class WithNativeUpdate(BaseAlgorithm):
 
     native_class: type[NativeUpdate]
     _native: NativeUpdate | None = None
+
+    def _setup_model(self) -> None:
+        super()._setup_model()  # type: ignore[safe-super]
+        if self.device.type != "cpu" and extension is not None and isinstance(self.policy, SPANOptions):
+            name = type(self).__name__
+            warnings.warn(
+                f"The networks are on {self.device}, and sb3_span.{name} updates them in C on the CPU only: there it is SB3's "
+                f"own {name}, which takes several times as long for networks this small. Give device='cpu'.",
+                stacklevel=2,
+            )
 
     def _prepare_native(self) -> Any:
         """

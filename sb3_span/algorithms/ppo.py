@@ -18,6 +18,7 @@ from sb3_span.algorithms.described import (
     describe_actor_critic,
     describe_adam,
     learning_rate_factors,
+    replaces_methods,
     trained_tensors,
 )
 from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
@@ -76,6 +77,16 @@ class NativePPO(NativeUpdate):
         of_log_std = (0, 0) if log_std is None else (log_std.data_ptr(), log_std.grad.data_ptr())
         return extension.ppo_plan(*described, *of_log_std, trained, self._options[0])
 
+    def knows(self, buffer: Any) -> bool:
+        """Whether a rollout is one of SB3's, with actions that there are: callbacks may have changed some."""
+        # Buffers of one's own may have other samples than those that they keep.
+        if type(buffer) is not RolloutBuffer or replaces_methods(buffer):
+            return False
+        if not self._is_choice:
+            return True
+        actions, n = buffer.actions, int(self.agent.action_space.n)
+        return bool(((actions >= 0) & (actions < n) & (actions == np.floor(actions))).all())
+
     def epoch(self, clip_range: float, clip_range_vf: float) -> tuple[np.ndarray, bool]:
         """
         One pass over the rollout, after ``prepare`` has said yes.
@@ -116,14 +127,19 @@ class _Forward:
 
     def __init__(self, native: NativePPO) -> None:
         self._native = native
+        self._hooks = [
+            hooks for module in native.policy.modules() for hooks in (module._forward_hooks, module._forward_pre_hooks)
+        ]
 
     def __call__(self, obs: th.Tensor, deterministic: bool = False) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         native, policy = self._native, self._native.policy
         x = obs.float().flatten(start_dim=1).contiguous()
         is_expected = x.shape[1:] == (math.prod(policy.observation_space.shape),) and x.is_cpu
-        if th.is_grad_enabled() or not is_expected or not choice.nobody_watches() or native.has_moved():
+        is_plain = not th.is_grad_enabled() and is_expected and choice.nobody_watches()
+        if not is_plain or any(self._hooks) or native.has_moved():
             return type(policy).forward(policy, obs, deterministic)
-        out, values = (th.empty(len(x), width, dtype=th.float32) for width in (len(policy.action_net.bias), 1))
+        widths = len(policy.action_net.bias), 1
+        out, values = (th.empty(len(x), width, dtype=th.float32, device="cpu") for width in widths)
         if not extension.ppo_act(native.plan, len(x), x.data_ptr(), out.data_ptr(), values.data_ptr()):
             return type(policy).forward(policy, obs, deterministic)
         if isinstance(policy.action_space, spaces.Discrete):
@@ -184,8 +200,7 @@ class PPO(WithNativeUpdate, stable_baselines3.PPO):
 
     def train(self) -> None:
         native = self._prepare_native()
-        # Buffers of one's own may have other samples than those that they keep.
-        if native is None or type(self.rollout_buffer) is not RolloutBuffer:
+        if native is None or not native.knows(self.rollout_buffer):
             super().train()
             return
         self._update_learning_rate(self.policy.optimizer)

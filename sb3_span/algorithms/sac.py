@@ -24,6 +24,10 @@ from sb3_span.algorithms.described import (
 )
 from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
 
+BATCH = ("observations", "actions", "next observations", "rewards", "dones", "discounts")
+# What a policy acts with.
+ACTING = {"predict", "_predict", "obs_to_tensor"}
+
 
 class NativeSAC(NativeUpdate):
     """SAC's update in C."""
@@ -32,7 +36,8 @@ class NativeSAC(NativeUpdate):
         super().__init__(agent)
         policy = type(agent.policy)
         is_own = type(agent).predict is not BaseAlgorithm.predict or policy.predict is not BasePolicy.predict
-        self._acts_as_sb3 = not is_own and policy._predict is SACPolicy._predict
+        is_own |= policy._predict is not SACPolicy._predict or policy.obs_to_tensor is not BasePolicy.obs_to_tensor
+        self._acts_as_sb3 = not is_own
 
     @property
     def optimizers(self) -> list[th.optim.Optimizer]:
@@ -85,6 +90,7 @@ class NativeSAC(NativeUpdate):
         )
         if not are_trained or (critics.shape, critics.sizes) != (targets.shape, targets.sizes):
             return None
+        self._widths = actor.shape[1], actor.shape[5] // 2  # of an observation and of an action
         rest = iter(tensors)
 
         def trained(param: th.Tensor, factor: float) -> tuple[Any, ...]:
@@ -136,6 +142,17 @@ class NativeSAC(NativeUpdate):
             rewards = env.normalize_reward(rewards)
         return [*map(_rows, (observations, actions, next_observations, rewards, dones * (1 - timeouts))), None]
 
+    def _check(self, batch: Sequence[np.ndarray | None]) -> None:
+        """Refuse a batch of other sizes than the networks': a buffer may be another agent's, or somebody's own."""
+        n, (observation, action) = len(batch[1]), self._widths  # type: ignore[arg-type]
+        expected = n * observation, n * action, n * observation, n, n, n
+        for name, array, size in zip(BATCH, batch, expected, strict=True):
+            if array is not None and array.size != size:
+                raise ValueError(
+                    f"The replay buffer gives {name} of shape {array.shape}; for these networks they must have {size // n} "
+                    f"numbers for each of {n} transitions. Is it the buffer of another environment?"
+                )
+
     def update(self, batch: Sequence[np.ndarray | None], moves_targets: bool) -> dict[str, float]:
         """
         One step of each optimizer, after ``prepare`` has said yes.
@@ -146,8 +163,9 @@ class NativeSAC(NativeUpdate):
         """
         actions = batch[1]
         assert actions is not None
+        self._check(batch)
         # In SB3's order, so that the random numbers are the same.
-        noise, next_noise = (th.randn(actions.shape, dtype=th.float32).numpy() for _ in range(2))
+        noise, next_noise = (th.randn(actions.shape, dtype=th.float32, device="cpu").numpy() for _ in range(2))
         addresses = [0 if array is None else array.ctypes.data for array in (*batch, noise, next_noise)]
         rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
         done = extension.sac_update(
@@ -167,10 +185,12 @@ class NativeSAC(NativeUpdate):
         agent = self.agent
         if not self._acts_as_sb3 or agent.policy is not self.policy or not isinstance(obs, np.ndarray) or not self.is_ready():
             return None
+        if "predict" in vars(agent) or not ACTING.isdisjoint(vars(self.policy)):  # somebody's own
+            return None
         if obs.shape[1:] != agent.observation_space.shape:
             return None
         flat = _rows(obs.reshape(len(obs), -1))
-        noise = th.randn(len(obs), *agent.action_space.shape, dtype=th.float32).numpy()
+        noise = th.randn(len(obs), *agent.action_space.shape, dtype=th.float32, device="cpu").numpy()
         actions = np.empty_like(noise)
         is_done = extension.sac_act(self.plan, len(obs), flat.ctypes.data, noise.ctypes.data, actions.ctypes.data)
         return actions if is_done and np.isfinite(actions).all() else None

@@ -43,7 +43,8 @@ class SPANQRDQNPolicy(SPANOptions, QRDQNPolicy):
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
+        parts that are not named have 1
     """
 
     span_roles = ("qf",)
@@ -72,7 +73,8 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
+        parts that are not named have 1
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """
@@ -91,8 +93,8 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks.
-        By default 10 for all parts but ``other``
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
+        parts that are not named have 1. By default, without a dict, 10 for all parts but ``other``
     """
 
 
@@ -106,8 +108,8 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks.
-        By default 10 for all parts but ``other``
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
+        parts that are not named have 1. By default, without a dict, 10 for all parts but ``other``
     """
 
     def _build_mlp_extractor(self) -> None:

@@ -14,7 +14,8 @@ class SPANDQNPolicy(SPANOptions, DQNPolicy):
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
+        parts that are not named have 1
     """
 
     span_roles = ("qf",)

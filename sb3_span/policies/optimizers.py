@@ -149,7 +149,7 @@ def read_lr_scale(lr_scale: Any) -> dict[str, float]:
         if part not in PARTS or not (is_number and 0 <= factor < float("inf")):
             raise ValueError(
                 f"lr_scale is {lr_scale!r}; it must be a number that multiplies the learning rate, or a dict with a number "
-                f"for any of the parts {list(PARTS)}, for instance lr_scale=dict(coefficients=10.0)."
+                f"for any of the parts {list(PARTS)}, for instance lr_scale=dict(coefficients=10.0); the others have 1."
             )
     return {part: float(given.get(part, 1.0)) for part in PARTS}
 

@@ -18,7 +18,8 @@ class SPANPolicy(SPANOffPolicy, SACPolicy):
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks
+        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
+        parts that are not named have 1
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """

@@ -56,7 +56,7 @@ def kernel_info() -> dict[str, str | int]:
 
 
 def nobody_watches() -> bool:
-    """Whether torch runs plainly: no tracer, compiler, vmap, autocast, forward-mode derivative or mode wants to see it."""
+    """Whether torch runs plainly: no tracer, compiler, vmap, autocast, forward-mode derivative, mode or hook sees it."""
     return not (
         th.compiler.is_compiling()
         or th.jit.is_tracing()
@@ -64,4 +64,5 @@ def nobody_watches() -> bool:
         or th._C._are_functorch_transforms_active()
         or th.autograd.forward_ad._current_level >= 0
         or th._C._len_torch_dispatch_stack() > 0
+        or th.nn.modules.module._has_any_global_hook()
     )
