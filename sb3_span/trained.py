@@ -1,7 +1,8 @@
 """
 What training leaves on disk: where a model's environment and the statistics of its observations are.
 
-Loading a ``vecnormalize.pkl`` unpickles, which can run any code: only for files that you trust.
+Loading a ``vecnormalize.pkl`` unpickles, and so does reading the Zoo's settings, which can run any code: only for files that
+you trust.
 """
 
 import dataclasses
