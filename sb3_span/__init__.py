@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sb3_span import _gym_notice  # noqa: F401  (the first, before anything imports SB3)
 from sb3_span.algorithms import PPO, SAC
 from sb3_span.nn import SPAN, SPANArch
 from sb3_span.policies import (

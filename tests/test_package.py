@@ -34,6 +34,11 @@ def run(*command, **kwargs):
     return done.stdout
 
 
+def test_import_prints_nothing():
+    done = subprocess.run([sys.executable, "-c", "import sb3_span"], capture_output=True, text=True, check=True)
+    assert done.stdout == done.stderr == ""
+
+
 def test_import_needs_and_loads_none_of_the_extras():
     script = "import sys, stable_baselines3; before = set(sys.modules); import sb3_span; "
     script += f"print(set({EXTRAS}) & set(sys.modules) - before)"
