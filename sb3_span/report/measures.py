@@ -67,7 +67,7 @@ def arrivals(study: Study) -> pd.DataFrame:
                 met = sustained_at(run.means.tolist(), score)
                 if met is not None:
                     # An agent whose return is no number has lost everything.
-                    lowest = np.nan_to_num(run.means[met:], nan=-np.inf).min()
+                    lowest = np.where(np.isnan(run.means[met:]), -np.inf, run.means[met:]).min()
                     row |= {"step": run.steps[met], "minutes": run.seconds[met] / 60, "lowest": lowest}
                 rows.append(row)
     columns = ["env", "method", "seed", "threshold_pct", "threshold", "step", "minutes", "lowest"]
