@@ -136,6 +136,7 @@ def _print(rows: list[dict[str, Any]], caption: str) -> None:
         caption=caption,
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        collapse_padding=True,
     )
     for cells in _cells(rows):
         table.add_row(*cells, end_section=not cells[0])
