@@ -56,7 +56,7 @@ def test_train_evaluate_report(hyperparams, tmp_path, capfd):
     # The last evaluation of training was of the same agent.
     assert year["reward"].sum() == pytest.approx(record.returns[-1, 0], rel=1e-4)
     assert set(zip(year["month"], year["day"], strict=True)) == {(7, 1)}
-    with pytest.raises(SystemExit, match="not the days that the agent was trained on.*--output"):
+    with pytest.raises(SystemExit, match=r"not the days that the agent was trained on.*--output"):
         main(["hvac", "evaluate", str(run), "--first-day", "07-01", "--last-day", "07-02"])
     assert hot["outdoor_temperature"].mean() > year["outdoor_temperature"].mean() + 3
     main(["hvac", "report", str(folder)])
