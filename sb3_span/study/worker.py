@@ -31,6 +31,8 @@ def work(queue: Queue, folder: Path, stop: threading.Event, tell: Tell) -> None:
     :param stop: Set to stop; the run under way is saved and put back
     :param tell: Called with every event
     """
+    # Often enough that the queue does not take the pauses for an outage.
+    pause = min(PAUSE, queue.heartbeat / 2)
     while not stop.is_set():
         try:
             queue.refill()
@@ -39,11 +41,11 @@ def work(queue: Queue, folder: Path, stop: threading.Event, tell: Tell) -> None:
                 return
         except DATABASE_ERRORS as error:
             tell("waiting", {"why": _no_answer(error)})
-            stop.wait(PAUSE)
+            stop.wait(pause)
             continue
         if claim is None:
             tell("waiting", {"why": "other workers have what is left"})
-            stop.wait(PAUSE)
+            stop.wait(pause)
             continue
         _work_on(queue, claim, folder / "runs" / claim.run.key, stop, tell)
 

@@ -257,6 +257,22 @@ def test_an_error_without_a_message_is_an_error(tmp_path, monkeypatch):
         assert queue.states()[run.key].error == "ValueError: "
 
 
+def test_an_idle_worker_takes_over_what_a_dead_one_had(tmp_path, storage, monkeypatch):
+    """Also when it comes before the dead one is missed."""
+    monkeypatch.setattr("sb3_span.study.worker.train", lambda run, folder, watcher: read_record(trained))
+    run, trained = ppo_run(200), tmp_path / "trained"
+    train(run, trained)
+    stop = threading.Event()
+    too_late = threading.Timer(60, stop.set)
+    too_late.start()
+    with Queue(make_plan(run, name=uuid.uuid4().hex), storage, **QUICK) as queue:
+        queue.refill()
+        dead = queue.claim()
+        work(queue, tmp_path, stop, lambda event, details: None)
+        too_late.cancel()
+        assert not queue.is_running(dead.trial_id) and queue.states()[run.key].name == "done"
+
+
 def test_a_study_that_was_changed(start, tmp_path):
     assert start(ppo_run(200))
     file = tmp_path / "study.yml"
