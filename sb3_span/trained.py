@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import yaml
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
@@ -181,7 +182,9 @@ def env_name(env: EnvSpec | str) -> str:
 
 def same_actions(own: spaces.Space, other: spaces.Space) -> bool:
     """Whether actions of one space may be given to an environment of the other; bounds may differ."""
-    return type(own) is type(other) and own.shape == other.shape and getattr(own, "n", None) == getattr(other, "n", None)
+    if type(own) is not type(other) or own.shape != other.shape:
+        return False
+    return all(np.array_equal(getattr(own, name, 0), getattr(other, name, 0)) for name in ("n", "nvec"))
 
 
 def env_id_in(text: str) -> str | None:
@@ -189,5 +192,5 @@ def env_id_in(text: str) -> str | None:
     :param text: The name of a file or a folder, such as the RL Zoo's ``CartPole-v1_2``
     :return: The registered environment that it begins with; None if there is none
     """
-    match = re.match(r"[\w-]+-v\d+", text)
-    return match[0] if match and match[0] in gym.registry else None
+    beginnings = [text[: match.end()] for match in re.finditer(r"-v\d+", text)]
+    return next((beginning for beginning in reversed(beginnings) if beginning in gym.registry), None)

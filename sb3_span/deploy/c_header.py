@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
 
 from sb3_span.deploy.policy import DeterministicPolicy
 from sb3_span.version import __version__
@@ -88,9 +89,13 @@ def _scores_declaration(action: spaces.Space, takes: str) -> list[str]:
 
 
 def _units(policy: DeterministicPolicy) -> str:
-    shape = policy.observation_space.shape
-    assert shape is not None
-    units = "in the order and units of the environment's own" + (f" of shape {shape}, row by row" if len(shape) > 1 else "")
+    space = policy.observation_space
+    assert space.shape is not None
+    if is_image_space(space):  # VecTransposeImage has turned those that are channel last
+        units = f"in the units of the environment's own, channel first: shape {space.shape}, row by row"
+    else:
+        shape = f" of shape {space.shape}, row by row" if len(space.shape) > 1 else ""
+        units = f"in the order and units of the environment's own{shape}"
     return f"{units}; they are normalised in here, as by VecNormalize in training" if policy.normalization else units
 
 

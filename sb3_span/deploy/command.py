@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
-from sb3_span.deploy.export import export_c, export_onnx, recording_problem
+from gymnasium.envs.registration import EnvSpec
+
+from sb3_span.deploy.export import export_c, export_onnx
 from sb3_span.deploy.load import load_trained
+from sb3_span.deploy.observations import RecordingError
+from sb3_span.deploy.verify import Verification
 from sb3_span.trained import env_of, find_agent
 
 
@@ -40,15 +44,19 @@ def export_model(
         print(
             "The environment is not known: checking with random observations only. Name it with --env to check with its own."
         )
-    elif problem := recording_problem(known, trained.policy):
+
+    def export(env: EnvSpec | str | None) -> Verification:
+        if form == "c":
+            return export_c(trained.policy, output, trained.vecnormalize, env, int8, name)
+        return export_onnx(trained.policy, output, trained.vecnormalize, env)
+
+    try:
+        verification = export(known)
+    except RecordingError as problem:
         if env is not None:
-            raise ValueError(f"--env {env}: {problem}")
+            raise ValueError(f"--env {env}: {problem}") from problem
         print(f"Checking with random observations only: {problem}")
-        known = None
-    if form == "c":
-        verification = export_c(trained.policy, output, trained.vecnormalize, known, int8, name)
-    else:
-        verification = export_onnx(trained.policy, output, trained.vecnormalize, known)
+        verification = export(None)
     normalized = " with its VecNormalize statistics" if trained.vecnormalize is not None else ""
     files = [f"{name}.h", f"{name}.c"] if form == "c" else ["policy.onnx"]
     written = ", ".join(str(output / file) for file in files)

@@ -6,20 +6,19 @@ import os
 import re
 from pathlib import Path
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.preprocessing import is_image_space
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecNormalize
 
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
-from sb3_span.deploy.policy import DeterministicPolicy
+from sb3_span.deploy.observations import RecordingError, make_observations
+from sb3_span.deploy.policy import DeterministicPolicy, Observation
 from sb3_span.deploy.verify import TOLERANCE, Verification, verify
 from sb3_span.files import written_whole
-from sb3_span.trained import env_name, load_vecnormalize, same_actions
+from sb3_span.trained import load_vecnormalize
 
 
 def export_c(
@@ -41,7 +40,8 @@ def export_c(
     :param vecnormalize: The statistics of its observations, or their file. None takes those of the model's own environment, if
         it has any
     :param env: The environment to record observations from for the comparison: its id or specification. None takes one like
-        the model's own if it has any, and random observations otherwise
+        the model's own, if it has any in this process that observations can be recorded from, and random observations
+        otherwise
     :param int8: Store weights in bytes, a quarter of the size. Actions then differ from those of ``predict`` by as much as the
         comparison says, and nothing is too much
     :param name: What files, functions and macros are called after; programs with several policies need several names
@@ -50,9 +50,9 @@ def export_c(
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise ValueError(f"name is {name!r}; it must be a name in C: letters, digits and underscores, and no digit first.")
     folder = _check_folder(output)
-    policy, env = _prepare(model, vecnormalize, env)
+    policy, observations = _prepare(model, vecnormalize, env)
     with CompiledPolicy(policy, write_c(policy, "", int8)) as compiled:
-        verification = verify(policy, compiled, env, "The exported C", np.inf if int8 else TOLERANCE)
+        verification = verify(policy, compiled, observations, "The exported C", np.inf if int8 else TOLERANCE)
     files = write_c(policy, str(verification), int8)
     _write(folder, {_renamed(file, name): _renamed(text, name).encode() for file, text in files.items()})
     return verification
@@ -72,9 +72,9 @@ def export_onnx(
     from sb3_span.deploy.onnx_export import OnnxPolicy, add_note, build_onnx
 
     folder = _check_folder(output)
-    policy, env = _prepare(model, vecnormalize, env)
+    policy, observations = _prepare(model, vecnormalize, env)
     graph = build_onnx(policy)
-    verification = verify(policy, OnnxPolicy(policy, graph), env, "The exported ONNX graph")
+    verification = verify(policy, OnnxPolicy(policy, graph), observations, "The exported ONNX graph")
     add_note(graph, "check", str(verification))
     _write(folder, {"policy.onnx": graph.SerializeToString()})
     return verification
@@ -82,43 +82,31 @@ def export_onnx(
 
 def _prepare(
     model: BaseAlgorithm | BasePolicy, vecnormalize: VecNormalize | Path | str | None, env: EnvSpec | str | None
-) -> tuple[DeterministicPolicy, EnvSpec | str | None]:
+) -> tuple[DeterministicPolicy, tuple[list[Observation], int]]:
+    """
+    :return: The policy, and observations to check its export with
+    """
     if isinstance(vecnormalize, Path | str):
         vecnormalize = load_vecnormalize(vecnormalize)
-    if env is not None:
-        if problem := recording_problem(env, model):
-            raise ValueError(problem)
-    elif isinstance(model, BaseAlgorithm) and model.env is not None:
-        env = _like(model.env)
-        if env is not None and recording_problem(env, model):  # wrapped in a way that no recipe has
-            env = None
     if isinstance(model, BaseAlgorithm):
         vecnormalize = vecnormalize or model.get_vec_normalize_env()
-    return DeterministicPolicy(model, vecnormalize), env
-
-
-def recording_problem(env: EnvSpec | str, model: BaseAlgorithm | BasePolicy) -> str | None:
-    """Why observations cannot be recorded from an environment; None when they can."""
-    name = env_name(env)
+    policy = DeterministicPolicy(model, vecnormalize)
+    if env is not None:
+        return policy, make_observations(policy, env)
+    own = _like(model.env) if isinstance(model, BaseAlgorithm) and model.env is not None else None
     try:
-        made = gym.make(env)
-    except (gym.error.Error, ImportError, ValueError) as error:
-        return f"{name} cannot be made here: {error}"
-    shown, taken = made.observation_space, made.action_space
-    made.close()
-    observed, wrapped = model.observation_space, "there must have been a wrapper or an option in training."
-    if shown != observed and not (is_image_space(observed) and is_image_space(shown)):
-        return f"{name} shows {shown}, but the policy observes {observed}; {wrapped}"
-    if not same_actions(model.action_space, taken):
-        return f"{name} takes {taken}, but the policy's actions are {model.action_space}; {wrapped}"
-    return None
+        return policy, make_observations(policy, own)
+    except RecordingError:  # wrapped in a way that no recipe has, a device that there is only one of
+        return policy, make_observations(policy, None)
 
 
 def _like(env: VecEnv) -> EnvSpec | None:
     """A recipe for environments like the model's own, which is in the middle of something; None where there is none."""
+    if isinstance(env.unwrapped, SubprocVecEnv):  # asked for what cannot be pickled, its processes would end
+        return None
     try:
         spec = env.get_attr("spec")[0]
-    except (OSError, EOFError, AttributeError):  # that of another process, which is closed
+    except (AttributeError, NotImplementedError):  # environments of another make
         return None
     if spec is None:
         return None
@@ -128,8 +116,9 @@ def _like(env: VecEnv) -> EnvSpec | None:
 
 
 def _renamed(text: str, name: str) -> str:
-    text = re.sub(r"\bpolicy(_act|_scores|\.[hc])\b", rf"{name}\1", text)
-    return re.sub(r"\bPOLICY_", f"{name.upper()}_", text)
+    """In one go: the new name may look like the old one."""
+    pattern = r"\bpolicy(?=(_act|_scores|\.[hc])\b)|\bPOLICY(?=_)"
+    return re.sub(pattern, lambda match: name if match[0] == "policy" else name.upper(), text)
 
 
 def _check_folder(output: Path | str) -> Path:

@@ -1,5 +1,6 @@
 """Observations to check an export with: what the environment shows, and what it might."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.preprocessing import is_image_space, maybe_transpose
 
 from sb3_span.deploy.policy import DeterministicPolicy, Normalization, Observation
+from sb3_span.trained import env_name, same_actions
 
 TOTAL = 10_000
 RECORDED = TOTAL // 2
@@ -17,6 +19,10 @@ BATCH = 1_000
 ENVIRONMENTS = 10
 # Where a space has no bounds. A bound this large is none: it only says what a float can hold.
 UNBOUNDED, LARGE, LARGE_INTEGER = 10.0, 1e30, 1e9
+
+
+class RecordingError(ValueError):
+    """Why no observations can be recorded from an environment."""
 
 
 def make_observations(policy: DeterministicPolicy, env: EnvSpec | str | None, seed: int = 0) -> tuple[list[Observation], int]:
@@ -27,14 +33,7 @@ def make_observations(policy: DeterministicPolicy, env: EnvSpec | str | None, se
     :return: Batches of observations, and how many of them are recorded
     """
     rng = np.random.default_rng(seed)
-    recorded: list[Observation] = []
-    if env is not None:
-        envs = [gym.make(env) for _ in range(ENVIRONMENTS)]
-        try:
-            recorded = list(_record(policy, envs, rng))
-        finally:
-            for one in envs:
-                one.close()
+    recorded = [] if env is None else _record(policy, env, rng)
     n_recorded = BATCH * len(recorded)
     drawn = [_draw(policy, BATCH, rng) for _ in range((TOTAL - n_recorded) // BATCH)]
     drawn[0] = _with_ends(policy, drawn[0])
@@ -48,7 +47,30 @@ def float32(observation: Observation) -> Observation:
     return observation.astype(np.float32) if observation.dtype.kind == "f" else observation
 
 
-def _record(policy: DeterministicPolicy, envs: list[gym.Env], rng: np.random.Generator) -> Iterator[Observation]:
+def _record(policy: DeterministicPolicy, env: EnvSpec | str, rng: np.random.Generator) -> list[Observation]:
+    name = env_name(env)
+    with contextlib.ExitStack() as stack:
+        try:
+            envs = [stack.enter_context(contextlib.closing(gym.make(env))) for _ in range(ENVIRONMENTS)]
+        except Exception as error:  # whatever a user's environment may raise
+            raise RecordingError(f"{name} cannot be made here: {error}") from error
+        _check_spaces(name, envs[0], policy)
+        try:
+            return list(_play(policy, envs, rng))
+        except Exception as error:
+            raise RecordingError(f"{name} ended with an error, {type(error).__name__}: {error}") from error
+
+
+def _check_spaces(name: str, env: gym.Env, policy: DeterministicPolicy) -> None:
+    shown, observed = env.observation_space, policy.observation_space
+    wrapped = "there must have been a wrapper or an option in training."
+    if shown != observed and not (is_image_space(observed) and is_image_space(shown)):
+        raise RecordingError(f"{name} shows {shown}, but the policy observes {observed}; {wrapped}")
+    if not same_actions(policy.action_space, env.action_space):
+        raise RecordingError(f"{name} takes {env.action_space}, but the policy's actions are {policy.action_space}; {wrapped}")
+
+
+def _play(policy: DeterministicPolicy, envs: list[gym.Env], rng: np.random.Generator) -> Iterator[Observation]:
     """Batches from episodes in which the policy acts; every other environment gets a random action every other time."""
     seen = []
     for env in envs:

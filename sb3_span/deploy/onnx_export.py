@@ -48,7 +48,9 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
     """
     examples = tuple(th.zeros((2, *shape), dtype=dtype) for shape, dtype in _inputs(policy).values())
     outputs = ["action"] if isinstance(policy.action_space, spaces.Box) else ["action", "scores"]
-    model = trace(_Graph(policy), examples, [_input_name(name) for name in _inputs(policy)], outputs)
+    numbered = [f"{NAME}_{i}" for i in range(len(examples))]
+    model = trace(_Graph(policy), examples, numbered, outputs)
+    _rename(model, dict(zip(numbered, _input_names(policy), strict=True)))
     properties = {
         "producer": f"sb3_span {__version__}",
         "policy": policy.policy_name,
@@ -101,13 +103,12 @@ class OnnxPolicy:
 
     def __init__(self, policy: DeterministicPolicy, model: "onnx.ModelProto") -> None:
         self._session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        self._inputs = _inputs(policy)
+        self._inputs = dict(zip(_input_names(policy), _inputs(policy).items(), strict=True))
 
     def __call__(self, observation: Observation) -> np.ndarray:
         parts = observation if isinstance(observation, dict) else {NAME: observation}
         feed = {
-            _input_name(name): parts[name].astype(th.empty(0, dtype=dtype).numpy().dtype)
-            for name, (_, dtype) in self._inputs.items()
+            name: parts[key].astype(th.empty(0, dtype=dtype).numpy().dtype) for name, (key, (_, dtype)) in self._inputs.items()
         }
         return np.asarray(self._session.run(["action"], feed)[0])
 
@@ -150,9 +151,33 @@ def _inputs(policy: DeterministicPolicy) -> dict[str, tuple[tuple[int, ...], th.
     return found
 
 
-def _input_name(key: str) -> str:
+def _input_names(policy: DeterministicPolicy) -> list[str]:
     """An observation's part may have the name of an output; in a graph no two things may."""
-    return f"{NAME}_{key}" if key in ("action", "scores") else key
+    keys, names = list(_inputs(policy)), []
+    for key in keys:
+        name = key
+        while name in ("action", "scores") or (name != key and name in keys):
+            name = f"{NAME}_{name}"
+        names.append(name)
+    return names
+
+
+def _rename(model: "onnx.ModelProto", inputs: dict[str, str]) -> None:
+    """
+    Give the inputs their names. What an operation inside has called so, a sum or a linear layer, is called otherwise.
+
+    :param inputs: From the names that they have to those that they get
+    """
+    graph = model.graph
+    inner = {name for node in graph.node for name in node.output} | {entry.name for entry in graph.initializer}
+    new = inputs | {name: f"{name}_inside" for name in inner & set(inputs.values())}
+    while clashes := {old for old, name in new.items() if old not in inputs and name in inner | set(inputs.values())}:
+        new |= {old: f"{new[old]}_" for old in clashes}
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [new.get(name, name) for name in names]
+    for entry in (*graph.input, *graph.value_info, *graph.initializer):
+        entry.name = new.get(entry.name, entry.name)
 
 
 def _remove_traces(model: "onnx.ModelProto") -> None:

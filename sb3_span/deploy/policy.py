@@ -92,13 +92,15 @@ class DeterministicPolicy(nn.Module):
         super().__init__()
         policy = model.policy if isinstance(model, BaseAlgorithm) else model
         policy.set_training_mode(False)
+        if policy.device.type != "cpu":  # where the export is checked; the user's own stays where it is
+            policy = copy.deepcopy(policy).to("cpu")
         self.policy_name = type(policy).__name__
-        self.observation_space = policy.observation_space
+        self.normalization = read_vecnormalize(vecnormalize, policy.observation_space)
+        self.observation_space = _as_shown(policy.observation_space, self.normalization)
         self.action_space = policy.action_space
         self.normalize_images = policy.normalize_images
         self.squash_output = policy.squash_output
         self.network = find_network(policy)
-        self.normalization = read_vecnormalize(vecnormalize, policy.observation_space)
         self._predict = policy.predict
         self._vecnormalize = vecnormalize
 
@@ -188,6 +190,18 @@ def read_vecnormalize(vecnormalize: VecNormalize | None, space: spaces.Space) ->
         std = np.sqrt(rms.var + vecnormalize.epsilon)
         result[key] = Normalization(np.asarray(rms.mean, dtype=np.float64), std, float(vecnormalize.clip_obs))
     return result
+
+
+def _as_shown(space: spaces.Space, normalization: dict[str, Normalization]) -> spaces.Space:
+    """Of normalised images SB3's space has the bounds that they are clipped to; those of the environment's are not known."""
+    if isinstance(space, spaces.Dict):
+        parts = {key: {"": normalization[key]} if key in normalization else {} for key in space.spaces}
+        return spaces.Dict({key: _as_shown(part, parts[key]) for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Box) and len(space.shape) == 3 and "" in normalization:
+        clip = normalization[""].clip
+        if (space.low == -clip).all() and (space.high == clip).all():
+            return spaces.Box(-np.inf, np.inf, space.shape, np.float32)
+    return space
 
 
 def find_network(policy: Any) -> nn.Sequential:

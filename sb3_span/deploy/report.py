@@ -79,11 +79,12 @@ def measure(env_id: str, network: str, hyperparams: Path, int8: bool = False) ->
     drift_scales(agent.policy)
     policy = DeterministicPolicy(agent)
     files = write_c(policy, "an untrained policy, to be measured", int8)
-    observations = make_observations(policy, env_id)[0][0]
+    observations = make_observations(policy, env_id)
+    recorded = observations[0][0]
     with CompiledPolicy(policy, files, ROUNDS) as compiled:
-        here = compiled.act(observations)
-        verification = verify(policy, compiled, env_id, f"{network} for {env_id}", math.inf)
-    device = run_on_device(policy, files, observations)
+        here = compiled.act(recorded)
+        verification = verify(policy, compiled, observations, f"{network} for {env_id}", math.inf)
+    device = run_on_device(policy, files, recorded)
     if (device.actions != here.actions).any():
         raise ValueError(f"{network} for {env_id} acts differently on the device and here. Please report it.")
     assert agent.env is not None

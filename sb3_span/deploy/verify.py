@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch as th
 from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec
 
-from sb3_span.deploy.observations import LARGE, make_observations
+from sb3_span.deploy.observations import LARGE
 from sb3_span.deploy.policy import DeterministicPolicy, Observation, as_tensors
 
 TOLERANCE = 1e-5
@@ -44,18 +43,18 @@ class Verification:
 def verify(
     policy: DeterministicPolicy,
     act: Callable[[Observation], np.ndarray],
-    env: EnvSpec | str | None,
+    observations: tuple[list[Observation], int],
     what: str,
     tolerance: float = TOLERANCE,
 ) -> Verification:
     """
     :param policy: The policy as it was exported
     :param act: The export: a batch of observations to their actions
-    :param env: The environment to record observations from; None for random ones only
+    :param observations: From ``make_observations``
     :param what: How to call the export in the error, if it differs
     :param tolerance: How large ``Verification.largest`` may be
     """
-    batches, recorded = make_observations(policy, env)
+    batches, recorded = observations
     discrete = not isinstance(policy.action_space, spaces.Box)
     compare = _compare_discrete if discrete else _compare_continuous
     largest, differing = 0.0, 0
@@ -63,8 +62,7 @@ def verify(
         difference, count = compare(policy, batch, policy.predict(batch), act(batch))
         # numpy's maximum keeps a NaN, Python's max may lose it
         largest, differing = float(np.maximum(largest, difference)), differing + count
-    observations = sum(_length(batch) for batch in batches)
-    verification = Verification(observations, recorded, differing, largest, discrete)
+    verification = Verification(sum(map(_length, batches)), recorded, differing, largest, discrete)
     if not largest <= tolerance:  # nor is a NaN
         # Where single precision is not enough for predict itself, an export, which adds up in another order, is not closer.
         tolerance = max(tolerance, ROUNDINGS * _rounding(policy, batches, compare))

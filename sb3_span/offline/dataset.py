@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
-from d3rlpy.dataset import MDPDataset, Transition, TransitionMiniBatch
+from d3rlpy.dataset import BasicTransitionPicker, MDPDataset, Transition, TransitionMiniBatch
 
 
 class ArrayDataset(MDPDataset):
@@ -35,7 +35,8 @@ class ArrayDataset(MDPDataset):
         self._rows = np.flatnonzero(timeouts == 0)  # those that a transition begins with, in d3rlpy's order
 
     def sample_transition_batch(self, batch_size: int) -> TransitionMiniBatch:
-        if self.transition_count != len(self._rows):  # episodes have been added
+        as_picked = type(self.transition_picker) is BasicTransitionPicker
+        if not as_picked or self.transition_count != len(self._rows):  # a picker of the user's, or episodes have been added
             return super().sample_transition_batch(batch_size)
         return self.make_batch(np.random.randint(len(self._rows), size=batch_size))
 

@@ -6,6 +6,7 @@ than actions in every episode, that loader joins them as they are, and the obser
 later than what belongs to them. Nothing fails, and the agent learns nonsense.
 """
 
+import dataclasses
 import warnings
 
 import gymnasium as gym
@@ -139,13 +140,16 @@ def _env_spec(data: MinariDataset) -> EnvSpec:
 
 def _make_env(data: MinariDataset) -> gym.Env:
     """
-    By the id and the options: the data set's own specification may have the time limit of its recording. (Human
-    demonstrations of the Adroit hand are longer than the task's episodes.)
+    With the options and wrappers of the recording, but the task's time limit. (Human demonstrations of the Adroit hand are
+    longer than the task's episodes.)
     """
     spec = _env_spec(data)
     try:
-        return gym.make(spec.id, max_episode_steps=EPISODE_STEPS.get(spec.id), **spec.kwargs)
-    except gym.error.Error as error:
+        known = gym.spec(spec.id)
+        steps = EPISODE_STEPS.get(spec.id) or known.max_episode_steps
+        options, wrappers = {**known.kwargs, **spec.kwargs}, spec.additional_wrappers
+        return gym.make(dataclasses.replace(known, kwargs=options, additional_wrappers=wrappers, max_episode_steps=steps))
+    except (gym.error.Error, ImportError, ValueError) as error:
         raise ValueError(
             f"The data set {data.id!r} comes from {spec.id!r}, which cannot be made here: {error}. Import the package that "
             "registers it first; the Adroit hand's is gymnasium_robotics."

@@ -15,13 +15,13 @@ from gymnasium import spaces
 from sb3_contrib import QRDQN, TQC, MaskablePPO
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize
 from torch import nn
 
 from sb3_span.deploy import export, export_c
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
-from sb3_span.deploy.observations import TOTAL
+from sb3_span.deploy.observations import TOTAL, make_observations
 from sb3_span.deploy.policy import DeterministicPolicy
 from sb3_span.deploy.verify import verify
 from sb3_span.policies.extractors import SPANFeaturesExtractor
@@ -133,6 +133,71 @@ def test_environments_that_cannot_be_made_again(make, tmp_path):
         export_c(lively(SAC, env=make()), tmp_path, env="CartPole-v1")
 
 
+class Difficult(RandomEnv):
+    """
+    Of whose kind there is only one, like a device, or which refuses an action, like a game.
+
+    :param only: Whether there may be no second one
+    """
+
+    made = 0
+
+    def __init__(self, only):
+        super().__init__(OBSERVATIONS["vector"], ACTIONS["discrete"])
+        Difficult.made += 1
+        self.only = only
+        if only and Difficult.made > 1:
+            raise RuntimeError("The device is busy")
+
+    def step(self, action):
+        if action == 1 and not self.only:
+            raise RuntimeError("This move is not allowed")
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    "only, message", [(True, "cannot be made here: The device is busy"), (False, "with an error, RuntimeError: This move")]
+)
+def test_environments_that_nothing_can_be_recorded_from(only, message, tmp_path, monkeypatch):
+    """Only who asks for their observations is told."""
+    monkeypatch.setitem(gym.registry, "Difficult-v0", gym.envs.registration.EnvSpec("Difficult-v0", Difficult))
+    monkeypatch.setattr(Difficult, "made", 0)
+    env = gym.make("Difficult-v0", only=only)
+    model = lively(env=env)
+    assert check(model, tmp_path).recorded == 0
+    with pytest.raises(ValueError, match=message):
+        export_c(model, tmp_path, env=env.spec)
+
+
+def test_processes_of_environments_survive(tmp_path, monkeypatch):
+    """Not even what they cannot send is asked of them."""
+    spec = gym.envs.registration.EnvSpec("Local-v0", lambda: RandomEnv(OBSERVATIONS["vector"], ACTIONS["box"]))
+    monkeypatch.setitem(gym.registry, "Local-v0", spec)
+    model = lively(env=SubprocVecEnv([lambda: gym.make("Local-v0")] * 2, start_method="fork"))
+    assert check(model, tmp_path).recorded == 0
+    model.env.reset()
+    model.env.close()
+
+
+def test_an_environment_of_other_actions(tmp_path):
+    model = lively(env=RandomEnv(OBSERVATIONS["vector"], spaces.MultiDiscrete([5, 5])))
+    fewer = gym.envs.registration.EnvSpec("Fewer-v0", lambda: RandomEnv(OBSERVATIONS["vector"], spaces.MultiDiscrete([2, 2])))
+    with pytest.raises(ValueError, match=r"Fewer-v0 takes MultiDiscrete\(\[2 2\]\), but the policy's actions are"):
+        export_c(model, tmp_path, env=fewer)
+
+
+def test_images_in_the_header(tmp_path, monkeypatch):
+    """Channel first, as the policy sees them; of normalised ones the bounds are not known."""
+    monkeypatch.setattr("sb3_span.deploy.observations.TOTAL", 1_000)
+    env = RandomEnv(spaces.Box(0, 255, (4, 5, 3), np.uint8), ACTIONS["box"])
+    export_c(lively(env=env), tmp_path)
+    header = " ".join((tmp_path / "policy.h").read_text().replace("*", " ").split())
+    assert "60 floats: [0..59] 0 to 255, in the units of the environment's own, channel first: shape (3, 4, 5), row" in header
+    export_c(lively(env=VecNormalize(DummyVecEnv([lambda: env]))), tmp_path)
+    header = " ".join((tmp_path / "policy.h").read_text().replace("*", " ").split())
+    assert "60 floats: [0..59] any, in the order and units of the environment's own of shape (4, 5, 3), row by row" in header
+
+
 @pytest.mark.parametrize("int8", [False, True])
 @pytest.mark.parametrize(
     "actions", [spaces.MultiDiscrete([1, 3]), spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32))], ids=str
@@ -158,6 +223,9 @@ def test_no_closer_to_predict_than_predict_to_itself(tmp_path):
 
 
 def test_several_policies_in_one_program(tmp_path):
+    export_c(lively(), tmp_path / "third", name="POLICY_3")
+    assert "void POLICY_3_act(" in (tmp_path / "third" / "POLICY_3.h").read_text()
+    shutil.rmtree(tmp_path / "third")
     for word, actions in (("left", "discrete"), ("Right_2", "box")):
         export_c(lively(actions=actions), tmp_path, name=word)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Right_2.c", "Right_2.h", "left.c", "left.h"]
@@ -200,7 +268,7 @@ def test_wrong_actions_are_noticed(actions):
         return np.full_like(chosen, np.nan) if actions == "box" else 1 - chosen
 
     with pytest.raises(ValueError, match="does not act as predict"):
-        verify(policy, act, None, "This")
+        verify(policy, act, make_observations(policy, None), "This")
 
 
 def test_not_finite(tmp_path):

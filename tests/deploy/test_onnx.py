@@ -35,10 +35,20 @@ def test_policies(algo, observations, actions, tmp_path):
 
 
 def test_parts_of_an_observation_with_the_names_of_outputs(tmp_path):
-    space = spaces.Dict(action=spaces.Box(-1, 1, (2,)), scores=spaces.Box(-1, 1, (1,)), position=spaces.Box(-1, 1, (3,)))
+    names = {"action": 2, "scores": 1, "observation_scores": 2, "position": 3, "observation_0": 1}
+    space = spaces.Dict({name: spaces.Box(-1, 1, (size,)) for name, size in names.items()})
     export_onnx(lively(env=RandomEnv(space, ACTIONS["discrete"])), tmp_path)
     graph = onnx.load(tmp_path / "policy.onnx").graph
-    assert {entry.name for entry in graph.input} == {"observation_action", "observation_scores", "position"}
+    inputs = {entry.name: entry.type.tensor_type.shape.dim[1].dim_value for entry in graph.input}
+    others = {"observation_scores": 2, "position": 3, "observation_0": 1}
+    assert inputs == {"observation_action": 2, "observation_observation_scores": 1, **others}
+
+
+def test_parts_of_an_observation_with_the_names_of_operations(tmp_path):
+    names = ["linear", "cat", "sigmoid", "linear_inside", "view"]
+    space = spaces.Dict({name: spaces.Box(-1, 1, (2,)) for name in names})
+    export_onnx(lively(env=RandomEnv(space, ACTIONS["box"])), tmp_path)
+    assert {entry.name for entry in onnx.load(tmp_path / "policy.onnx").graph.input} == set(names)
 
 
 def test_mlp(tmp_path):

@@ -45,8 +45,12 @@ def write_known(dataset_id):
 
 
 def write_random(dataset_id, env="Pendulum-v1", n_episodes=4, seed=0):
-    """Random episodes of a real environment."""
-    env = gym.make(env)
+    """
+    Random episodes of a real environment.
+
+    :param env: Its id, or the environment
+    """
+    env = gym.make(env) if isinstance(env, str) else env
     env.action_space.seed(seed)
     buffers = []
     for episode in range(n_episodes):

@@ -7,8 +7,9 @@ import gymnasium as gym
 import minari
 import numpy as np
 import pytest
-from d3rlpy.dataset import TransitionMiniBatch
+from d3rlpy.dataset import MultiStepTransitionPicker, TransitionMiniBatch
 from gymnasium import spaces
+from gymnasium.wrappers import RescaleAction
 from minari.data_collector import EpisodeBuffer
 
 from sb3_span.offline import load_minari, normalized_score
@@ -76,6 +77,22 @@ def test_discrete_actions(minari_folder):
     dataset, env = load_minari("cartpole/random-v0")
     assert dataset.dataset_info.action_size == 2 and env.spec.id == "CartPole-v1"
     assert set(np.unique(dataset.episodes[0].actions)) == {0, 1}
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting")
+def test_the_environment_has_the_wrappers_of_the_recording(minari_folder):
+    write_random("pendulum/rescaled-v0", env=RescaleAction(gym.make("Pendulum-v1", g=9.81), -1.0, 1.0))
+    _, env = load_minari("pendulum/rescaled-v0")
+    assert env.action_space.high == 1 and env.unwrapped.action_space.high == 2 and env.unwrapped.g == 9.81
+
+
+def test_a_picker_of_ones_own(minari_folder):
+    """Batches of several steps, which are d3rlpy's own."""
+    write_known("known/rows-v0")
+    dataset, _ = load_minari("known/rows-v0")
+    dataset._transition_picker = MultiStepTransitionPicker(3, 0.9)
+    np.random.seed(0)
+    assert dataset.sample_transition_batch(100).intervals.max() == 3
 
 
 @pytest.mark.parametrize("task, steps", [("Door", 200), ("Hammer", 200), ("Pen", 100), ("Relocate", 200)])

@@ -43,7 +43,13 @@ def test_unknown_and_changed_environments_are_numbered():
 
 @pytest.mark.parametrize(
     "text, env_id",
-    [("CartPole-v1", "CartPole-v1"), ("CartPole-v1_12", "CartPole-v1"), ("best_model", None), ("Unheard-v3", None)],
+    [
+        ("CartPole-v1", "CartPole-v1"),
+        ("CartPole-v1_12", "CartPole-v1"),
+        ("CartPole-v1-span-v2", "CartPole-v1"),
+        ("best_model", None),
+        ("Unheard-v3", None),
+    ],
 )
 def test_ids_in_file_names(text, env_id):
     assert env_id_in(text) == env_id
