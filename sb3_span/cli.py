@@ -1,6 +1,7 @@
 """The ``sb3-span`` command: a thin door to the rooms of the package."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -94,6 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
     _add_hvac_commands(hvac.add_subparsers(dest="hvac_command", required=True, metavar="COMMAND"))
 
     args = parser.parse_args(arguments)
+    if (here := os.getcwd()) not in sys.path:  # for modules that register environments, as with python -m
+        sys.path.append(here)
     try:
         args.run(args)
     except ValueError as error:

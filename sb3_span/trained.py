@@ -15,7 +15,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import yaml
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.vec_env import VecNormalize
@@ -124,8 +123,12 @@ def _env_options(file: Path) -> dict[str, Any]:
     if (file.parent / STUDY_RUN).is_file():
         return _read_run(file.parent / STUDY_RUN).get("hyperparams", {}).get("env_kwargs") or {}
     folder = _zoo_folder(file)
+    if folder is None:
+        return {}
+    import yaml  # the Zoo needs it too; who exports to C need not have it
+
     for name in ("args.yml", "config.yml"):  # given with the command, or in the hyperparameters
-        if folder is not None and (folder / name).is_file():
+        if (folder / name).is_file():
             settings = yaml.load((folder / name).read_text(), Loader=yaml.UnsafeLoader)  # an OrderedDict of Python's
             if options := (settings or {}).get("env_kwargs"):
                 return dict(options)
@@ -143,6 +146,8 @@ def find_agent(name: str) -> Path:
     try:
         if path.exists():
             return find_model(path)
+        if (zipped := path.with_name(f"{path.name}.zip")).is_file():  # as SB3 takes it
+            return zipped
     except ValueError:
         if name.lower() not in agents:  # a folder of that name, such as one with exported code, does not hide the agent
             raise

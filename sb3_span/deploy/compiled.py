@@ -1,6 +1,7 @@
 """The exported C on this machine: compiled, run, timed."""
 
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -44,7 +45,7 @@ class CompiledPolicy:
     def __init__(self, policy: DeterministicPolicy, files: dict[str, str], rounds: int = 0) -> None:
         self._policy = policy
         self._files = files
-        self._compiler = [_find_compiler(), *FLAGS, "-O2", *definitions(policy, rounds)]
+        self._compiler = [*_find_compiler(), *FLAGS, "-O2", *definitions(policy, rounds)]
 
     def __enter__(self) -> "CompiledPolicy":
         self._folder = tempfile.TemporaryDirectory(prefix="sb3_span_")
@@ -103,11 +104,15 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def _find_compiler() -> str:
+def _find_compiler() -> list[str]:
     """The one named in CC, as everywhere; otherwise gcc or clang."""
-    for name in (os.environ.get("CC"), "gcc", "clang", "cc"):
-        if name and shutil.which(name):
-            return name
+    if named := shlex.split(os.environ.get("CC", "")):
+        if not shutil.which(named[0]):
+            raise ValueError(f"The environment variable CC is {shlex.join(named)!r}, and there is no {named[0]!r} here.")
+        return named
+    for name in ("gcc", "clang", "cc"):
+        if shutil.which(name):
+            return [name]
     raise ValueError(
         "There is no C compiler here, and without one the exported C cannot be checked against predict. Install gcc or clang, "
         "or set the environment variable CC."

@@ -53,7 +53,9 @@ def _record(policy: DeterministicPolicy, env: EnvSpec | str, rng: np.random.Gene
         try:
             envs = [stack.enter_context(contextlib.closing(gym.make(env))) for _ in range(ENVIRONMENTS)]
         except Exception as error:  # whatever a user's environment may raise
-            raise RecordingError(f"{name} cannot be made here: {error}") from error
+            unknown = isinstance(error, gym.error.UnregisteredEnv)
+            advice = " If a module of yours registers it, write module:id." if unknown else ""
+            raise RecordingError(f"{name} cannot be made here: {error}{advice}") from error
         _check_spaces(name, envs[0], policy)
         try:
             return list(_play(policy, envs, rng))

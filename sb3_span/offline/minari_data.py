@@ -7,6 +7,7 @@ later than what belongs to them. Nothing fails, and the agent learns nonsense.
 """
 
 import dataclasses
+import re
 import warnings
 
 import gymnasium as gym
@@ -51,6 +52,8 @@ def environment_id(dataset_id: str, download: bool = False) -> str:
 
 
 def _open(dataset_id: str, download: bool) -> MinariDataset:
+    if not re.fullmatch(r".+-v\d+", dataset_id):
+        raise ValueError(f"The data set is {dataset_id!r}; a name with a version is needed, such as D4RL/door/expert-v2.")
     is_there = (get_dataset_path(dataset_id) / "data").exists()
     if not is_there and not download:
         with warnings.catch_warnings():
@@ -58,7 +61,8 @@ def _open(dataset_id: str, download: bool) -> MinariDataset:
             known = sorted(minari.list_local_datasets())
         raise ValueError(
             f"The data set {dataset_id!r} is not in {get_dataset_path()}; there are {known}. "
-            f"Download it (minari download {dataset_id}, or download=True), or set MINARI_DATASETS_PATH to where it is."
+            f"Download it (minari download {dataset_id}, --download, in Python download=True), or set MINARI_DATASETS_PATH to "
+            "where it is."
         )
     try:
         if not is_there:

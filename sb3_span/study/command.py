@@ -13,6 +13,7 @@ from rich.markup import escape
 from sqlalchemy import make_url
 
 from sb3_span.files import write_text
+from sb3_span.study.options import check_options
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState
 from sb3_span.study.records import SETTINGS, read_record, run_folders
@@ -38,6 +39,7 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
     """
     check_workers(n_workers)
     plan = read_plan(file)
+    check_options(plan.runs)
     remember(plan, folder)
     return run_plan(plan, folder, storage, n_workers, **timing)
 
@@ -153,7 +155,7 @@ def _show(plan: Plan, states: dict[str, RunState], folder: Path, console: Consol
         if state.error:
             console.print(f"[red]{key}[/]: {escape(state.error)}", highlight=False)
     if any(state.error for state in states.values()):
-        console.print("To run the failed ones again: sb3-span study retry, then run.")
+        console.print(f"To run the failed ones again: sb3-span study retry --folder {folder}, then run.")
     return all(state.name == "done" for state in states.values())
 
 

@@ -232,7 +232,7 @@ def _read_method(name: str, method: Any, environments: dict[str, Any], path: Pat
     for env in environments:
         entry = environments[env].get("entry", env)
         if entry not in entries:
-            known = [entry for entry, options in entries.items() if isinstance(options, dict) and "policy_kwargs" in options]
+            known = [entry for entry, options in entries.items() if isinstance(options, dict) and entry not in ALGORITHMS]
             raise ValueError(f"{where} has no entry for {entry!r}; it has {known}")
         result[env] = _check_keys(f"{where}: {entry}", entries[entry], None)
         for source, options in ((f"methods.{name}", method), (f"environments.{env}", environments[env])):

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from sb3_span.files import write_text
 from sb3_span.report.references import expert_scores, known_environments, score_on_the_way
+from sb3_span.study.options import check_options
 from sb3_span.study.plan import Plan, differences, get_option, read_plan, replace_options
 from sb3_span.study.queue import no_experimental_warning, open_storage
 from sb3_span.study.run import train
@@ -52,8 +53,9 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
     if not plan.search:
         raise ValueError(f"{file} has no key 'search': what to vary, for each method. See zoo_configs/search.")
     _check_scores(plan, file)
+    _check_options(plan)
     _remember(plan, folder)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # why a trial has failed is printed below, in a line
     storage = open_storage(f"sqlite:///{folder / 'search.db'}")
     console = Console()
     studies = {method: _open(plan, method, storage) for method in plan.search}
@@ -75,6 +77,8 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
         storage.engine.dispose()
     console.print(_table(studies))
     console.print(f"Written: {folder / 'trials.csv'}, {folder / 'best.yml'}")
+    if failed := [method for method, study in studies.items() if not _best(study, 1)]:
+        raise ValueError(f"All trials of {', '.join(failed)} have failed; {folder / 'trials.csv'} has why.")
 
 
 def _check_scores(plan: Plan, file: Path) -> None:
@@ -86,6 +90,13 @@ def _check_scores(plan: Plan, file: Path) -> None:
             f"scale of the others, for lack of an expert's score. Search one such environment at a time, or take some of "
             f"{known_environments()}."
         )
+
+
+def _check_options(plan: Plan) -> None:
+    for method, space in plan.search.items():
+        options = {name: values[0] if isinstance(values, list) else values["low"] for name, values in space.items()}
+        runs = (run for run in plan.runs if run.method == method)
+        check_options(dataclasses.replace(run, hyperparams=replace_options(run.hyperparams, options)) for run in runs)
 
 
 def _remember(plan: Plan, folder: Path) -> None:

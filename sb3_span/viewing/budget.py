@@ -45,12 +45,14 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     def add(name: str, shape: str, number: int, style: str | None = None) -> None:
         table.add_row(name, shape, f"{number:,}", f"{100 * (number / params - 1):+.1f} %", style=style)
 
-    for i, (arch, number) in enumerate(_shortlist(candidates)):
+    rows = _shortlist(candidates)
+    for i, (arch, number) in enumerate(rows):
         add("SPAN", _describe(arch), number, None if i else "bold")
     table.add_section()
     widths = net_arch.items() if isinstance(net_arch, dict) else [("layers", net_arch)]
     add("MLP", ", ".join(f"{role} {' x '.join(map(str, layers))}" for role, layers in widths), sizes.count_mlp(net_arch))
-    table.caption = "The first one is balanced; the MLP is as large, network by network."
+    shown = f"{len(rows)} of {len(candidates)} that fit. " if len(rows) < len(candidates) else ""
+    table.caption = f"{shown}The first one is balanced; the MLP is as large."
     console = Console()
     console.print(table)
     for option, value in (("span_arch", candidates[0].span_arch), ("net_arch", net_arch)):  # to paste, so never wrapped

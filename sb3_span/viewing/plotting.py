@@ -101,12 +101,12 @@ def plot_file(
 
     :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
     :param env_id: Its environment; None where the folder or the file's name tells, ``"none"`` to draw without one
-    :param output: The picture; by default a PNG with the model's name, in the current folder
+    :param output: The picture; by default a PNG with the name of the model or of its run's folder, in the current folder
     :param vecnormalize: VecNormalize's file; None takes the one that lies in the folder of the run
     :param options: As for :func:`plot`
     """
     path = find_agent(name)
-    output = output or Path(f"{path.stem}.png")
+    output = output or Path(f"{Path(name).resolve().name if Path(name).is_dir() else path.stem}.png")
     env = None if env_id == "none" else env_id or env_of(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

@@ -6,6 +6,7 @@ policies, and the check itself is checked.
 import re
 import shutil
 import subprocess
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -244,6 +245,20 @@ def test_several_policies_in_one_program(tmp_path):
     command = ["gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", "main.c", "left.c", "Right_2.c", "-lm", "-o", "main"]
     assert subprocess.run(command, cwd=tmp_path).returncode == 0
     assert subprocess.run([tmp_path / "main"]).returncode == 0
+
+
+def test_a_compiler_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "gcc -DX=1")
+    check(lively(), tmp_path)
+    monkeypatch.setenv("CC", "nocompiler -O3")
+    with pytest.raises(ValueError, match="CC is 'nocompiler -O3', and there is no 'nocompiler' here"):
+        check(lively(), tmp_path)
+
+
+def test_export_needs_no_yaml():
+    """Which comes with extras that it does without."""
+    script = "import sys; sys.modules['yaml'] = None; import sb3_span.deploy"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
 def test_wrong_code_is_noticed_and_not_written(tmp_path, monkeypatch):

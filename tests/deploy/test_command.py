@@ -1,6 +1,7 @@
 """``sb3-span export``, as people call it."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,21 @@ def test_statistics_of_nobody_knows_which_model(tmp_path, capsys):
 def test_an_agent_of_the_repository(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[2])
     main(["export", "cartpole", "--output", str(tmp_path)])
+    assert "5,000 of them recorded from the environment" in capsys.readouterr().out
+
+
+def test_a_module_in_this_folder(tmp_path, monkeypatch, capsys):
+    (tmp_path / "my_plant.py").write_text(
+        "import gymnasium\ngymnasium.register('Plant-v0', 'gymnasium.envs.classic_control:PendulumEnv', max_episode_steps=9)"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    lively(SAC, env=make_vec_env("Pendulum-v1")).save("plant")
+    with pytest.raises(
+        SystemExit, match=r"Plant-v0 cannot be made here: .*If a module of yours registers it, write module:id"
+    ):
+        main(["export", "plant", "--output", "out", "--env", "Plant-v0"])
+    main(["export", "plant", "--output", "out", "--env", "my_plant:Plant-v0"])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out
 
 

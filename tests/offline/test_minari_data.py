@@ -127,6 +127,8 @@ def test_missing(minari_folder):
     write_known("known/rows-v0")
     with pytest.raises(ValueError, match=r"'D4RL/door/expert-v2' is not in .*\['known/rows-v0'\].*minari download D4RL/door"):
         load_minari("D4RL/door/expert-v2")
+    with pytest.raises(ValueError, match=r"'door'; a name with a version is needed, such as D4RL/door/expert-v2"):
+        load_minari("door", download=True)
 
 
 def test_no_network(minari_folder, monkeypatch):

@@ -119,6 +119,22 @@ def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
     assert found[0]["learning_rate"] == found[1]["learning_rate"] == "0.001" != found[2]["learning_rate"]
 
 
+def test_a_method_whose_trials_all_fail(tmp_path, monkeypatch):
+    def train(run, folder):
+        raise ValueError("broke")
+
+    monkeypatch.setattr(search, "train", train)
+    with pytest.raises(ValueError, match=r"All trials of span, mlp have failed; .*trials.csv has why"):
+        search.run_search(write(tmp_path), tmp_path / "found", 2)
+    assert all("ValueError('broke')" in row["error"] for row in rows(tmp_path / "found"))
+
+
+def test_a_misspelt_option(tmp_path):
+    with pytest.raises(ValueError, match=r"CartPole-v1__span__seed100: .*nmode"):
+        search.run_search(write(tmp_path, search={"span": {"span_arch.nmode": [1, 2]}}), tmp_path / "found", 2)
+    assert not (tmp_path / "found").exists()
+
+
 def test_another_process_has_the_last_trial(tmp_path, monkeypatch):
     """It is waited for, not made up for: no method gets more trials than the others."""
     monkeypatch.setattr(search, "train", lambda run, folder: pytest.fail("there was nothing left to do"))
