@@ -105,8 +105,8 @@ def draw_slopes(path: Path) -> None:
 
 
 def make_panels(n_panels: int, width: float) -> tuple[plt.Figure, list[plt.Axes]]:
-    """A figure with three panels in a row, or fewer."""
-    n_columns = min(n_panels, 3)
+    """A figure with three panels in a row, or two where that leaves none empty."""
+    n_columns = 2 if n_panels == 4 else min(n_panels, 3)
     n_rows = math.ceil(n_panels / n_columns)
     size = (width * n_columns, 0.4 + 2.8 * n_rows)
     figure, axes = plt.subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
