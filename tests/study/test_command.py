@@ -18,8 +18,6 @@ import yaml
 
 from sb3_span.cli import main
 from sb3_span.study.command import open_study, run_study
-from sb3_span.study.options import check_options
-from sb3_span.study.plan import read_plan
 from sb3_span.study.queue import Queue
 from sb3_span.study.records import read_record, write_evaluations
 from sb3_span.study.run import train
@@ -273,25 +271,6 @@ def test_an_idle_worker_takes_over_what_a_dead_one_had(tmp_path, storage, monkey
         work(queue, tmp_path, stop, lambda event, details: None)
         too_late.cancel()
         assert not queue.is_running(dead.trial_id) and queue.states()[run.key].name == "done"
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"n_step": 64}, r"ppo has no option 'n_step'; allowed are .*'n_steps'"),
-        ({"policy_kwargs": {"span_arch": {"nmode": 3}}}, "nmode"),
-        ({"policy_kwargs": {"span_arch": {"pi": {"nmodes": 3}, "vf": {"nelem": 3}}}}, "nelem"),
-    ],
-)
-def test_misspelt_options_are_refused_before_anything_is_queued(start, tmp_path, options, message):
-    with pytest.raises(ValueError, match=f"CartPole-v1__span__seed0: .*{message}"):
-        start(ppo_run(200, **options))
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("file", sorted((ROOT / "zoo_configs").rglob("*.yml")), ids=lambda file: file.stem)
-def test_the_studies_here_have_no_misspelt_options(file):
-    check_options(read_plan(file).runs)
 
 
 def test_a_study_that_was_changed(start, tmp_path):
