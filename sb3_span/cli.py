@@ -17,7 +17,9 @@ def main(arguments: list[str] | None = None) -> None:
     speed.add_argument("--output", type=Path, default=Path("speed"), help="folder for the CSV files and the picture")
     speed.add_argument("--hyperparams", type=Path, default=Path("hyperparams"), help="folder with span.yml and mlp.yml")
     speed.add_argument("--rounds", type=int, default=20, help="rounds for each comparison")
-    speed.add_argument("--training-only", action="store_true", help="training steps only; what else is in the folder stays")
+    speed.add_argument(
+        "--only", nargs="+", metavar="WHAT", help="training, predict, critics, ...; what else is in the folder stays"
+    )
     speed.set_defaults(run=_speed)
 
     study = commands.add_parser("study", help="many training runs: environments, methods, seeds, a grid")
@@ -184,7 +186,7 @@ def _speed(args: argparse.Namespace) -> None:
         raise ValueError(f"--rounds is {args.rounds}; a spread needs at least 2 rounds. Try 20.")
     from sb3_span.speed import measure_speed
 
-    measure_speed(args.output, args.hyperparams, args.rounds, args.training_only)
+    measure_speed(args.output, args.hyperparams, args.rounds, args.only)
 
 
 def _study_run(args: argparse.Namespace) -> None:

@@ -52,9 +52,10 @@ def test_command(tmp_path, monkeypatch, capsys):
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "out" / "speed.png").unlink()
     arguments = ["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")]
-    main([*arguments, "--training-only"])
+    main([*arguments, "--only", "training", "predict"])
     changed = {path.name for path in (tmp_path / "out").iterdir() if path.read_bytes() != before[path.name]}
-    assert {"training.csv", "speed.png"} <= changed <= {"training.csv", "speed.png", "machine.csv"}
+    again = {"training.csv", "predict.csv", "speed.png"}
+    assert again <= changed <= again | {"machine.csv"}
 
 
 def test_errors(tmp_path):
@@ -62,3 +63,5 @@ def test_errors(tmp_path):
         main(["speed", "--hyperparams", str(tmp_path), "--output", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"--rounds is 1; a spread needs at least 2"):
         main(["speed", "--rounds", "1"])
+    with pytest.raises(SystemExit, match=r"--only is 'trainings'; choose out of training, predict, critics"):
+        main(["speed", "--only", "trainings", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path)])

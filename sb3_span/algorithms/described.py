@@ -24,10 +24,17 @@ MAX_LAYERS = 8  # as in native/updates.h
 MAX_WEIGHTS = 128 * 128
 
 
+class SameInC:
+    """Marks what stands in the place of a method for a while, and does the same in C."""
+
+
 def replaces_methods(obj: Any) -> bool:
     """Whether somebody has put a function of their own in the place of one of an object's methods."""
     cls = type(obj)
-    return any(callable(value) and callable(getattr(cls, name, None)) for name, value in vars(obj).items())
+    return any(
+        callable(value) and callable(getattr(cls, name, None)) and not isinstance(value, SameInC)
+        for name, value in vars(obj).items()
+    )
 
 
 def is_changed(module: nn.Module) -> bool:
@@ -53,6 +60,23 @@ class Described:
     @property
     def parameters(self) -> list[nn.Parameter]:
         return [param for param, _, _ in self.pieces]
+
+    def for_kernel(self, gradients: bool) -> tuple[Any, ...]:
+        """
+        :param gradients: Whether it also gets the addresses of the parameters' gradients
+        :return: What the kernel takes for networks whose parameters have no states of Adam's
+        """
+        return self.shape, self.sizes, tuple(_addresses(*piece, gradients) for piece in self.pieces)
+
+
+def _addresses(param: nn.Parameter, which: int, stack: int, gradients: bool) -> tuple[Any, ...]:
+    size = param.numel() // stack
+    offset = which * size * param.itemsize
+    grad = 0
+    if gradients:
+        assert param.grad is not None
+        grad = param.grad.data_ptr() + offset
+    return param.data_ptr() + offset, grad, 0, 0, 0, size, 1.0
 
 
 def describe_actor(actor: Any) -> Described | None:

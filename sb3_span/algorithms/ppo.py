@@ -13,21 +13,23 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.utils import explained_variance
 from torch import nn
 
+from sb3_span.algorithms.algorithm import WithNativeCode
 from sb3_span.algorithms.described import (
     Described,
+    SameInC,
     describe_actor_critic,
     describe_adam,
     learning_rate_factors,
     replaces_methods,
     trained_tensors,
 )
-from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
+from sb3_span.algorithms.native_code import NOT_FINITE, NativeCode, extension
 from sb3_span.nn.native import choice
 
 ROLLOUT = ("observations", "actions", "values", "log_probs", "advantages", "returns")
 
 
-class NativePPO(NativeUpdate):
+class NativePPO(NativeCode):
     """PPO's update in C."""
 
     def __init__(self, agent: stable_baselines3.PPO) -> None:
@@ -73,7 +75,7 @@ class NativePPO(NativeUpdate):
             (*(tensor.data_ptr() for tensor in tensors[5 * i : 5 * i + 5]), param.numel(), factor)
             for i, (param, factor) in enumerate(zip(params, factors, strict=True))
         )
-        described = [(network.shape, network.sizes, tuple(map(_piece, network.pieces))) for network in networks]
+        described = [network.for_kernel(gradients=True) for network in networks]
         of_log_std = (0, 0) if log_std is None else (log_std.data_ptr(), log_std.grad.data_ptr())
         return extension.ppo_plan(*described, *of_log_std, trained, self._options[0])
 
@@ -118,7 +120,7 @@ class NativePPO(NativeUpdate):
         return np.array([batches, *losses]), bool(is_stopped)
 
 
-class _Forward:
+class _Forward(SameInC):
     """
     The policy's ``forward`` in C, for as long as a rollout is collected. Copies of the policy have their own again.
 
@@ -166,16 +168,7 @@ def _choose(logits: th.Tensor, deterministic: bool) -> tuple[th.Tensor, th.Tenso
     return actions, log_probs.gather(1, actions).squeeze(1)
 
 
-def _piece(piece: tuple[th.Tensor, int, int]) -> tuple[Any, ...]:
-    """Addresses of one network's part of a stack's parameter and of its gradient."""
-    param, which, stack = piece
-    size = param.numel() // stack
-    offset = which * size * param.itemsize
-    assert param.grad is not None
-    return param.data_ptr() + offset, param.grad.data_ptr() + offset, 0, 0, 0, size, 1.0
-
-
-class PPO(WithNativeUpdate, stable_baselines3.PPO):
+class PPO(WithNativeCode, stable_baselines3.PPO):
     """
     SB3's PPO in a fraction of the time: the same arguments, policies and random numbers, and the same results but for
     rounding.

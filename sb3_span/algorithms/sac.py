@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import stable_baselines3
 import torch as th
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.noise import ActionNoise
-from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN, SACPolicy
+from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
 from torch import nn
 
+from sb3_span.algorithms.actor import acts_as_sb3
+from sb3_span.algorithms.algorithm import WithNativeCode
 from sb3_span.algorithms.described import (
     Described,
     describe_actor,
@@ -22,22 +22,13 @@ from sb3_span.algorithms.described import (
     learning_rate_factors,
     trained_tensors,
 )
-from sb3_span.algorithms.native_update import NOT_FINITE, NativeUpdate, WithNativeUpdate, extension
+from sb3_span.algorithms.native_code import NOT_FINITE, NativeCode, extension
 
 BATCH = ("observations", "actions", "next observations", "rewards", "dones", "discounts")
-# What a policy acts with.
-ACTING = {"predict", "_predict", "obs_to_tensor"}
 
 
-class NativeSAC(NativeUpdate):
+class NativeSAC(NativeCode):
     """SAC's update in C."""
-
-    def __init__(self, agent: stable_baselines3.SAC) -> None:
-        super().__init__(agent)
-        policy = type(agent.policy)
-        is_own = type(agent).predict is not BaseAlgorithm.predict or policy.predict is not BasePolicy.predict
-        is_own |= policy._predict is not SACPolicy._predict or policy.obs_to_tensor is not BasePolicy.obs_to_tensor
-        self._acts_as_sb3 = not is_own
 
     @property
     def optimizers(self) -> list[th.optim.Optimizer]:
@@ -183,9 +174,10 @@ class NativeSAC(NativeUpdate):
         :return: Actions drawn for exploration, between -1 and 1, shape (n_envs, ...); None where SB3 has to draw them
         """
         agent = self.agent
-        if not self._acts_as_sb3 or agent.policy is not self.policy or not isinstance(obs, np.ndarray) or not self.is_ready():
+        if agent.policy is not self.policy or not isinstance(obs, np.ndarray) or not self.is_ready():
             return None
-        if "predict" in vars(agent) or not ACTING.isdisjoint(vars(self.policy)):  # somebody's own
+        is_own = type(agent).predict is not WithNativeCode.predict or "predict" in vars(agent)
+        if is_own or not acts_as_sb3(self.policy):
             return None
         if obs.shape[1:] != agent.observation_space.shape:
             return None
@@ -201,7 +193,7 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=np.float32)
 
 
-class SAC(WithNativeUpdate, stable_baselines3.SAC):
+class SAC(WithNativeCode, stable_baselines3.SAC):
     """
     SB3's SAC in a fraction of the time: the same arguments, policies and random numbers, and the same results but for
     rounding.

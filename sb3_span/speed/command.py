@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import platform
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,24 @@ from sb3_span.machine import machine
 from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
 
+MEASUREMENTS = ("training", "predict", "critics", "growth", "memory", "studies", "evaluation", "offline")
 
-def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, training_only: bool = False) -> None:
+
+def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Sequence[str] | None = None) -> None:
     """
     Time SPAN against the MLP it replaces, interleaved in this process and on one thread.
 
     :param output: Folder for the CSV files and the picture
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param rounds: Rounds for each comparison
-    :param training_only: Time training steps only, and draw the picture again with what else is in the folder
+    :param only: What to measure, out of ``MEASUREMENTS``; all of it by default. The picture is drawn with what else is in the
+        folder
     """
+    if only is None:
+        only = MEASUREMENTS
+    for name in only:
+        if name not in MEASUREMENTS:
+            raise ValueError(f"--only is {name!r}; choose out of {', '.join(MEASUREMENTS)}.")
     for name in ("span.yml", "mlp.yml"):
         if not (hyperparams / name).is_file():
             raise ValueError(
@@ -36,45 +45,35 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, training_on
     threads = th.get_num_threads()
     th.set_num_threads(1)
     try:
-        results = _measure_training(hyperparams, rounds, console)
-        if not training_only:
-            results.update(_measure_rest(hyperparams, rounds, console))
+        results = _measure(hyperparams, rounds, only, console)
     finally:
         th.set_num_threads(threads)
     for name, rows in results.items():
         _write(output / f"{name}.csv", rows)
     others = {path.stem: _read(path) for path in output.glob("*.csv")}
-    if {"critics", "growth"} <= set(others):
+    if {"training", "critics", "growth"} <= set(others):
         draw({**others, **results}, output / "speed.png")
-    for table in _training_tables(results) if training_only else _tables(results):
+    for table in _tables(results):
         console.print(table)
     console.print(f"Written to {output}: " + ", ".join(sorted(path.name for path in output.iterdir())))
 
 
-def _measure_training(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
-    ids = track(training.ENVIRONMENTS, "training", console=console)
-    return {
-        "machine": [{**machine(), "python": platform.python_version(), "torch": th.__version__}],
-        "training": [training.time_training(hyperparams, env_id, rounds) for env_id in ids],
+def _measure(hyperparams: Path, rounds: int, only: Sequence[str], console: Console) -> dict[str, list[dict[str, Any]]]:
+    results = {"machine": [{**machine(), "python": platform.python_version(), "torch": th.__version__}]}
+    if "training" in only:
+        ids = track(training.ENVIRONMENTS, "training", console=console)
+        results["training"] = [training.time_training(hyperparams, env_id, rounds) for env_id in ids]
+    measurements: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "predict": lambda: [training.time_predict(hyperparams, env_id, rounds) for env_id in training.PREDICTING],
+        "critics": lambda: networks.time_critics(rounds),
+        "growth": lambda: networks.time_growth(rounds),
+        "memory": lambda: networks.measure_memory(hyperparams),
+        "studies": lambda: studies.time_studies(hyperparams, min(rounds, 3)),
+        "evaluation": lambda: [studies.time_evaluation(min(rounds, 3))],
     }
-
-
-def _measure_rest(hyperparams: Path, rounds: int, console: Console) -> dict[str, list[dict[str, Any]]]:
-    results: dict[str, list[dict[str, Any]]] = {}
-    for name, measure in track(
-        [
-            ("critics", lambda: networks.time_critics(rounds)),
-            ("predict", lambda: [networks.time_predict(hyperparams, rounds)]),
-            ("growth", lambda: networks.time_growth(rounds)),
-            ("memory", lambda: networks.measure_memory(hyperparams)),
-            ("studies", lambda: studies.time_studies(hyperparams, min(rounds, 3))),
-            ("evaluation", lambda: [studies.time_evaluation(min(rounds, 3))]),
-        ],
-        "networks",
-        console=console,
-    ):
-        results[name] = measure()
-    if importlib.util.find_spec("d3rlpy") is not None:  # the extra 'offline'
+    chosen = [name for name in measurements if name in only]
+    results.update({name: measurements[name]() for name in track(chosen, "networks", console=console)})
+    if "offline" in only and importlib.util.find_spec("d3rlpy") is not None:  # the extra 'offline'
         from sb3_span.speed import offline
 
         ids = track(offline.ENVIRONMENTS, "offline", console=console)
@@ -107,69 +106,85 @@ def _ratio(row: dict[str, Any], prefix: str = "") -> str:
     return f"{middle:.2f} ({lower:.2f} - {upper:.2f})"
 
 
-def _training_tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
-    machine, rows = results["machine"][0], results["training"]
+def _tables(results: dict[str, list[dict[str, Any]]]) -> Iterator[Table]:
+    """A table for each thing that was measured."""
+    if "training" in results or "predict" in results:
+        yield from _agent_tables(results)
+    if "critics" in results:
+        yield _critics_table(results["critics"])
+    if "growth" in results:
+        growth = Table("", "", "", "", "", "", title="(c) Forward and backward in us, as one size grows")
+        for what in dict.fromkeys(row["grows"] for row in results["growth"]):
+            rows = [row for row in results["growth"] if row["grows"] == what]
+            growth.add_row(what, *(f"{row['value']}: {row['us']:.0f}" for row in rows))
+        yield growth
+    if "memory" in results:
+        memory = Table("", "", "batch", "tensors, kB", "scratch, kB", title="(d) Peak allocation")
+        for row in results["memory"]:
+            peak, scratch = f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}"
+            memory.add_row(row["network"], row["what"], str(row["batch"]), peak, scratch)
+        yield memory
+    if "studies" in results:
+        columns = ("", "steps", "in a study, s", "its records and checkpoints, s", "learn, s", "study relative to learn")
+        around = Table(*columns, title="(e) A study around a run", caption="both with the same evaluations")
+        for row in results["studies"]:
+            seconds = (f"{row['study_s']:.1f}", f"{row['own_s']:.2f}", f"{row['plain_s']:.1f}")
+            around.add_row(row["environment"], f"{row['steps']:,}", *seconds, _ratio(row))
+        yield around
+    if "evaluation" in results:
+        around = Table(
+            "", "episodes", "s", "the environments', s", "MuJoCo's alone, s", title="(f) An evaluation in full length"
+        )
+        for row in results["evaluation"]:
+            times = (f"{row[name]:.1f}" for name in ("seconds", "environments_s", "physics_s"))
+            around.add_row(row["environment"], str(row["episodes"]), *times)
+        yield around
+    if "offline" in results:
+        yield _offline_table(results)
+
+
+def _agent_tables(results: dict[str, list[dict[str, Any]]]) -> tuple[Table, Table]:
+    machine, rows = results["machine"][0], results.get("training", [])
     where = f"{machine['processor']}, one thread, {machine['kernel']} kernel ({machine['instructions']})"
 
     def mean(prefix: str) -> str:
         return f"{sum(row[f'{prefix}ratio'] for row in rows) / len(rows):.2f}"
 
-    sb3 = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) An environment step in training. {where}")
+    sb3 = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) A step of training, or of predict. {where}")
     native = Table(
         "", "", "SPAN, us", "relative to SB3, MLP", "MLP, us", "relative to SB3, MLP", title="In sb3_span's PPO and SAC"
     )
     for row in rows:
-        name, algorithm = row["environment"], row["algorithm"]
-        sb3.add_row(name, algorithm, f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
-        span = (f"{row['native_span_us']:.0f}", _ratio(row, "native_"))
-        native.add_row(name, algorithm, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"))
-    sb3.add_row("mean", "", "", "", mean(""))
-    native.add_row("mean", "", "", mean("native_"), "", mean("native_mlp_"))
+        _add_row(sb3, native, row, row["environment"])
+    if rows:
+        sb3.add_row("mean", "", "", "", mean(""))
+        native.add_row("mean", "", "", mean("native_"), "", mean("native_mlp_"))
+    for row in results.get("predict", []):
+        _add_row(sb3, native, row, f"{row['environment']}, predict")
     sb3.caption = "in SB3's PPO and SAC; medians over rounds, and the quartiles of the ratios within a round"
-    return [sb3, native]
+    return sb3, native
 
 
-def _tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
-    sb3, native = _training_tables(results)
-    predict = results["predict"][0]
-    sb3.add_row("Hopper-v5, predict", "SAC", f"{predict['span_us']:.0f}", f"{predict['mlp_us']:.0f}", _ratio(predict))
+def _add_row(sb3: Table, native: Table, row: dict[str, Any], name: str) -> None:
+    sb3.add_row(name, row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
+    span = (f"{row['native_span_us']:.0f}", _ratio(row, "native_"))
+    native.add_row(name, row["algorithm"], *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"))
 
-    batches = sorted({row["batch"] for row in results["critics"]})
+
+def _critics_table(rows: list[dict[str, Any]]) -> Table:
+    batches = sorted({row["batch"] for row in rows})
     critics = Table(
         "", "parameters", *map(str, batches), title="(b) Hopper's critics by batch, time relative to SB3's two MLPs"
     )
     critics.caption = "batch 1: forward; else forward and backward"
-    for name in dict.fromkeys(row["network"] for row in results["critics"]):
-        by_batch = {row["batch"]: row for row in results["critics"] if row["network"] == name}
+    for name in dict.fromkeys(row["network"] for row in rows):
+        by_batch = {row["batch"]: row for row in rows if row["network"] == name}
         critics.add_row(name, str(by_batch[1]["parameters"]), *(f"{by_batch[batch]['ratio']:.2f}" for batch in batches))
-
-    growth = Table("", "", "", "", "", "", title="(c) Forward and backward in us, as one size grows")
-    for what in dict.fromkeys(row["grows"] for row in results["growth"]):
-        rows = [row for row in results["growth"] if row["grows"] == what]
-        growth.add_row(what, *(f"{row['value']}: {row['us']:.0f}" for row in rows))
-
-    memory = Table("", "", "batch", "tensors, kB", "scratch, kB", title="(d) Peak allocation")
-    for row in results["memory"]:
-        memory.add_row(row["network"], row["what"], str(row["batch"]), f"{row['peak_kB']:.0f}", f"{row['scratch_kB']:.0f}")
-
-    columns = ("", "steps", "in a study, s", "its records and checkpoints, s", "learn, s", "study relative to learn")
-    around = Table(*columns, title="(e) A study around a run")
-    for row in results["studies"]:
-        seconds = (f"{row['study_s']:.1f}", f"{row['own_s']:.2f}", f"{row['plain_s']:.1f}")
-        around.add_row(row["environment"], f"{row['steps']:,}", *seconds, _ratio(row))
-    evaluation = results["evaluation"][0]
-    around.caption = (
-        f"both with the same evaluations; {evaluation['episodes']} full episodes of {evaluation['environment']} take "
-        f"{evaluation['seconds']:.1f} s, of which {evaluation['environments_s']:.1f} s are the environments' and "
-        f"{evaluation['physics_s']:.1f} s MuJoCo's alone"
-    )
-    return [sb3, native, critics, growth, memory, around, *_offline_tables(results)]
+    return critics
 
 
-def _offline_tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
-    if "offline" not in results:
-        return []
-    updates = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title="(f) An update from a data set")
+def _offline_table(results: dict[str, list[dict[str, Any]]]) -> Table:
+    updates = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title="(g) An update from a data set")
     for row in results["offline"]:
         updates.add_row(row["environment"], row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
     evaluation = results["offline_evaluation"][0]
@@ -177,4 +192,4 @@ def _offline_tables(results: dict[str, list[dict[str, Any]]]) -> list[Table]:
         f"with drawing the batch of 256; {evaluation['episodes']} episodes of {evaluation['environment']} take "
         f"{evaluation['one_by_one_s']:.1f} s one by one and {evaluation['together_s']:.1f} s together"
     )
-    return [updates]
+    return updates

@@ -126,26 +126,6 @@ def time_critics(rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def time_predict(hyperparams: Path, rounds: int) -> dict[str, Any]:
-    """(b) ``predict`` of one observation: Hopper's SAC agent."""
-    agents = {
-        method: make_agent(hyperparams / f"{method}.yml", "Hopper-v5", seed=0, buffer_size=10) for method in ("span", "mlp")
-    }
-    drift_scales(agents["span"].policy)
-    observation = agents["span"].observation_space.sample()
-    contenders = {name: partial(agent.predict, observation, deterministic=True) for name, agent in agents.items()}
-    assert all(isinstance(agent, SAC) for agent in agents.values())
-    timings = take_turns(contenders, rounds, calls=50)
-    lower, middle, upper = timings["span"].quartiles(timings["mlp"])
-    return {
-        "span_us": 1e6 * timings["span"].median,
-        "mlp_us": 1e6 * timings["mlp"].median,
-        "ratio": middle,
-        "ratio_lower": lower,
-        "ratio_upper": upper,
-    }
-
-
 GROWTH: dict[str, tuple[tuple[int, ...], Callable[[int], tuple[dict[str, Any], int, int, int]]]] = {
     # What grows: its values, and for a value the network's shape, its inputs, the stack and the batch.
     "D": ((4, 12, 40, 120, 400), lambda n: (dict(latent_dim=n), n, 2, 128)),

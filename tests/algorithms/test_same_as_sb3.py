@@ -6,7 +6,7 @@ from gymnasium import spaces
 from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
-from sb3_span.algorithms.native_update import extension
+from sb3_span.algorithms.native_code import extension
 from sb3_span.nn.native.function import KERNELS
 from tests.algorithms.twins import assert_same, make_twins, needs_native
 from tests.policies.envs import OBSERVATIONS, RandomEnv, TrackEnv, make

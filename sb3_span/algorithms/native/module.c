@@ -11,6 +11,7 @@
 typedef unsigned long long Address;
 
 static const char SAC_PLAN[] = "sb3_span.algorithms.SacPlan", PPO_PLAN[] = "sb3_span.algorithms.PpoPlan";
+static const char ACTOR_PLAN[] = "sb3_span.algorithms.ActorPlan";
 
 static float *at(Address address) { return (float *)(size_t)address; }
 
@@ -227,6 +228,43 @@ static PyObject *py_ppo_act(PyObject *self, PyObject *args) {
     return PyBool_FromLong(status == SPAN_DONE);
 }
 
+/* ---------------------------------------------------------------- an actor alone */
+
+static void free_actor(Networks *plan) {
+    free(plan->parameters);
+    free(plan);
+}
+
+static void destroy_actor(PyObject *capsule) { free_actor(PyCapsule_GetPointer(capsule, ACTOR_PLAN)); }
+
+/* actor_plan(actor) */
+static PyObject *py_actor_plan(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *actor;
+    Networks *n = calloc(1, sizeof *n);
+    if (!n) return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &actor) || read_networks(actor, n)) {
+        free_actor(n);
+        return NULL;
+    }
+    PyObject *capsule = PyCapsule_New(n, ACTOR_PLAN, destroy_actor);
+    if (!capsule) free_actor(n);
+    return capsule;
+}
+
+/* actor_outputs(plan, B, obs, out) -> whether it could be done */
+static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule;
+    int batch;
+    Address obs, out;
+    if (!PyArg_ParseTuple(args, "OiKK", &capsule, &batch, &obs, &out)) return NULL;
+    if (!PyCapsule_IsValid(capsule, ACTOR_PLAN)) return no_plan(capsule, ACTOR_PLAN);
+    int status = kernel()->outputs(PyCapsule_GetPointer(capsule, ACTOR_PLAN), batch, at(obs), at(out));
+    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
+    return PyBool_FromLong(status == SPAN_DONE);
+}
+
 /* ---------------------------------------------------------------- what has changed */
 
 /* same(containers, contents) -> whether these dictionaries and lists have, one after the other, the very same values as then */
@@ -259,6 +297,8 @@ static PyMethodDef methods[] = {
     {"same", py_same, METH_VARARGS, "Whether dictionaries and lists have the very same contents."},
     {"choose", py_choose, METH_VARARGS, "Choose the width of vectors."},
     {"ppo_act", py_ppo_act, METH_VARARGS, "Outputs of the actor and the critic."},
+    {"actor_plan", py_actor_plan, METH_VARARGS, "An agent's actor."},
+    {"actor_outputs", py_actor_outputs, METH_VARARGS, "Outputs of an actor."},
     {NULL, NULL, 0, NULL},
 };
 

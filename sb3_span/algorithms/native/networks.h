@@ -196,6 +196,17 @@ static int network_forward(const Networks *n, const float *x, int batch, float *
     return forward(&shape, &in, out, kept);
 }
 
+static int network_outputs(const Networks *n, int batch, const float *x, float *out) {
+    size_t kept_count = n->layers ? kept_floats(n, batch) : 0; /* SPAN keeps nothing when nobody asks for it */
+    char *memory = malloc(piece(kept_count) + network_scratch(n, batch) + 64);
+    if (!memory) return SPAN_NO_MEMORY;
+    Arena arena = {(char *)span_round_up((size_t)memory, 64)};
+    float *kept = kept_count ? take(&arena, kept_count) : NULL;
+    int status = network_forward(n, x, batch, out, kept, arena);
+    free(memory);
+    return status;
+}
+
 /* Gradients of the parameters into their places, or that of x, (B, I), where it is not NULL. */
 static int network_backward(const Networks *n, const float *x, int batch, const float *kept, const float *grad_out,
                             float *grad_x, Arena arena) {

@@ -96,6 +96,8 @@ typedef struct {
     int (*ppo_epoch)(const PpoPlan *, const PpoEpoch *, PpoLosses *);
     /* Outputs (B, A) of the actor and (B) of the critic. */
     int (*ppo_act)(const PpoPlan *, int batch, const float *obs, float *out, float *values);
+    /* Outputs (C, B, O) of networks alone; of their parameters only values and sizes count. */
+    int (*outputs)(const Networks *, int batch, const float *x, float *out);
 } UpdateKernel;
 
 #if defined(__x86_64__)

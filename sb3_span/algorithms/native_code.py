@@ -1,21 +1,18 @@
-"""What the native updates of all algorithms have in common."""
+"""What all that is done in C has in common: the updates of the algorithms, and acting."""
 
 import importlib
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch as th
 from gymnasium import spaces
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 from torch import nn
 
 from sb3_span.algorithms.described import is_plain
 from sb3_span.algorithms.snapshot import Snapshot
 from sb3_span.nn.native import choice
-from sb3_span.policies.options import SPANOptions
 
 try:
     extension: Any = importlib.import_module("sb3_span.algorithms.native._updates")
@@ -28,12 +25,12 @@ NOT_FINITE = (
 )
 
 
-class NativeUpdate(ABC):
+class NativeCode(ABC):
     """
-    The update of an agent in C, on the agent's own parameters, gradients and optimizer states.
+    A part of what an agent does, in C, on the agent's own parameters, gradients and optimizer states.
 
     The kernel works by a plan, which has their addresses. Parameters can be moved, converted and replaced at any time, so
-    before every update it is made sure that nothing has changed; otherwise the plan is made anew.
+    before every call it is made sure that nothing has changed; otherwise the plan is made anew.
 
     :param agent: The agent
     """
@@ -71,7 +68,7 @@ class NativeUpdate(ABC):
         """
         Take everything as it is now.
 
-        :return: Whether the update can be done here
+        :return: Whether it can be done here
         """
         if self.is_ready():
             return True
@@ -94,34 +91,3 @@ class NativeUpdate(ABC):
     def has_moved(self) -> bool:
         """Whether a tensor is no longer where the plan has it, since ``prepare``: its old memory may be somebody else's."""
         return self._snapshot is None or self._snapshot.has_moved()
-
-
-class WithNativeUpdate(BaseAlgorithm):
-    """Mixed into an algorithm of SB3, in front of it. The native update is made anew for a new policy, and never saved."""
-
-    native_class: type[NativeUpdate]
-    _native: NativeUpdate | None = None
-
-    def _setup_model(self) -> None:
-        super()._setup_model()  # type: ignore[safe-super]
-        if self.device.type != "cpu" and extension is not None and isinstance(self.policy, SPANOptions):
-            name = type(self).__name__
-            warnings.warn(
-                f"The networks are on {self.device}, and sb3_span.{name} updates them in C on the CPU only: there it is SB3's "
-                f"own {name}, which takes several times as long for networks this small. Give device='cpu'.",
-                stacklevel=2,
-            )
-
-    def _prepare_native(self) -> Any:
-        """
-        :return: The native update, ready; None where SB3's own has to do it
-        """
-        if self._native is None or self._native.policy is not self.policy:
-            self._native = self.native_class(self)
-        return self._native if self._native.prepare() else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_native"}
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_native"]

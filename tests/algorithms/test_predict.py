@@ -1,0 +1,237 @@
+"""``predict`` in C gives what SB3's gives, and notices whatever has changed."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback
+from torch import nn
+
+import sb3_span
+from tests.algorithms.twins import extension, make_agent, needs_native, train
+from tests.policies.envs import make
+
+AGENTS = {
+    "SAC, SPAN": ("SAC", {}),
+    "SAC, MLP": ("SAC", dict(network="mlp")),
+    "SAC, clipped MLP": ("SAC", dict(network="clipped mlp")),
+    "SAC, B-splines": ("SAC", dict(policy_kwargs=dict(span_arch=dict(basis="bspline", degree=3, nmodes=4, nelems=2)))),
+    "PPO, SPAN": ("PPO", {}),
+    "PPO, MLP": ("PPO", dict(network="mlp")),
+    "PPO, apart": ("PPO", dict(policy_kwargs=dict(span_arch=dict(pi=dict(nmodes=5), vf=dict(nmodes=3))))),
+    "PPO, choices": ("PPO", dict(env=lambda: make("vector", "discrete"))),
+    "PPO, choices, MLP": ("PPO", dict(network="mlp", env=lambda: make("vector", "discrete"))),
+}
+
+
+@pytest.fixture
+def agent():
+    return make_agent(sb3_span.SAC)
+
+
+def make_one(which):
+    name, options = AGENTS[which]
+    return make_agent(getattr(sb3_span, name), **options)
+
+
+def observations(agent, count=7):
+    return np.random.default_rng(0).normal(size=(count, *agent.observation_space.shape)).astype(np.float32)
+
+
+def is_native(agent):
+    return agent._native_actor is not None and agent._native_actor.plan is not None
+
+
+def assert_sb3s(agent, obs):
+    """The same action as the policy's own ``predict`` has, which is SB3's: at once and, in C, from the second time on."""
+    theirs, _ = agent.policy.predict(obs, deterministic=True)
+    for _ in range(2):
+        mine, _ = agent.predict(obs, deterministic=True)
+        assert isinstance(mine, np.ndarray) and mine.shape == theirs.shape and mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    return mine
+
+
+@needs_native
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("which", AGENTS)
+def test_actions_are_sb3s(which, lanes):
+    try:
+        extension.choose(lanes)
+    except ValueError:
+        pytest.skip(f"this machine has no vectors of {lanes} floats")
+    try:
+        agent = make_one(which)
+        many = observations(agent)
+        for obs in (many, many[0], many[:1], many.astype(np.float64), many[::2], np.asfortranarray(many), many.astype(int)):
+            assert_sb3s(agent, obs)
+        assert is_native(agent)
+        if isinstance(agent.action_space, spaces.Discrete):
+            assert len(np.unique(assert_sb3s(agent, 10 * observations(agent, 200)))) > 1
+    finally:
+        extension.choose(0)
+
+
+@needs_native
+def test_actions_are_within_bounds():
+    agent = make_one("PPO, SPAN")
+    agent.policy.action_net.bias.data[:] = th.tensor([30.0, -30.0])
+    action = assert_sb3s(agent, observations(agent)[0])
+    np.testing.assert_array_equal(action, [agent.action_space.high[0], agent.action_space.low[1]])
+
+
+@needs_native
+@pytest.mark.parametrize("which", ["SAC, SPAN", "PPO, choices"])
+def test_a_loaded_agent_acts_the_same(which, tmp_path):
+    agent = make_one(which)
+    train(agent, 96)
+    expected = assert_sb3s(agent, observations(agent))
+    agent.save(tmp_path / "agent")
+    loaded = type(agent).load(tmp_path / "agent")
+    others = (loaded, copy.deepcopy(agent), pickle.loads(pickle.dumps(agent.policy)))
+    for other in others:
+        for _ in range(2):
+            actions = other.predict(observations(agent), deterministic=True)[0]
+            np.testing.assert_allclose(actions, expected, rtol=1e-5, atol=1e-6)
+    assert is_native(loaded)
+
+
+CHANGES = {
+    "in place": lambda policy: policy.load_state_dict({name: value + 0.1 for name, value in policy.state_dict().items()}),
+    "another tensor": lambda policy: setattr(head_of(policy).bias, "data", head_of(policy).bias.data + 1.0),
+    "another parameter": lambda policy: setattr(head_of(policy), "bias", nn.Parameter(head_of(policy).bias.data + 1.0)),
+    "another layer": lambda policy: setattr(head_of(policy), "weight", nn.Parameter(0.5 * head_of(policy).weight.data)),
+    "double precision and back": lambda policy: policy.double().float(),
+}
+
+
+def head_of(policy):
+    return policy.actor.mu if hasattr(policy, "actor") else policy.action_net
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("which", ["SAC, SPAN", "SAC, MLP", "PPO, SPAN"])
+def test_changed_parameters_count(which, change):
+    agent = make_one(which)
+    before = assert_sb3s(agent, observations(agent))
+    CHANGES[change](agent.policy)
+    after = assert_sb3s(agent, observations(agent))
+    assert change == "double precision and back" or not np.allclose(before, after)
+
+
+@pytest.mark.parametrize("which", ["SAC, SPAN", "PPO, choices"])
+def test_training_in_between_counts(which):
+    agent = make_one(which)
+    for _ in range(3):
+        train(agent, 64)
+        assert_sb3s(agent, observations(agent))
+
+
+@pytest.mark.parametrize("method", ["predict", "_predict", "obs_to_tensor", "forward"])
+@pytest.mark.parametrize("which", ["SAC, SPAN", "PPO, SPAN"])
+def test_methods_of_ones_own_are_called(which, method):
+    agent, calls = make_one(which), []
+    assert_sb3s(agent, observations(agent))
+    owner = agent.policy
+    if method == "forward":  # what SB3 asks for the action
+        owner, method = (owner.actor, method) if hasattr(owner, "actor") else (owner, "get_distribution")
+    own = getattr(owner, method)
+    setattr(owner, method, lambda *args, **kwargs: calls.append(1) or own(*args, **kwargs))
+    agent.predict(observations(agent), deterministic=True)
+    assert calls
+
+
+@pytest.mark.parametrize("which", ["SAC, SPAN", "PPO, SPAN"])
+def test_hooks_are_called(which):
+    agent, calls = make_one(which), []
+    assert_sb3s(agent, observations(agent))
+    handle = head_of(agent.policy).register_forward_hook(lambda *_: calls.append(1))
+    agent.predict(observations(agent), deterministic=True)
+    assert len(calls) == 1
+    handle.remove()
+    assert_sb3s(agent, observations(agent))
+
+
+def test_a_subclass_acts_its_own_way():
+    class Lazy(sb3_span.SPANPolicy):
+        def _predict(self, observation, deterministic=False):
+            return th.zeros_like(super()._predict(observation, deterministic))
+
+    agent = sb3_span.SAC(Lazy, make("vector"), buffer_size=10, device="cpu")
+    low, high = agent.action_space.low, agent.action_space.high
+    for _ in range(2):
+        np.testing.assert_allclose(agent.predict(observations(agent), deterministic=True)[0][0], (low + high) / 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(use_sde=True),
+        dict(env=lambda: make("image")),
+        dict(env=lambda: make("dict")),
+        dict(network="mlp", policy_kwargs=dict(activation_fn=nn.ELU)),
+        dict(policy_kwargs=dict(span_arch=dict(preprocess="layernorm"))),
+    ],
+    ids=["gsde", "image", "dict", "elu", "layernorm"],
+)
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_what_is_not_known_is_sb3s(name, options):
+    agent = make_agent(getattr(sb3_span, name), **options)
+    obs = agent.get_env().reset()
+    expected = agent.policy.predict(obs, deterministic=True)[0]
+    for _ in range(2):
+        np.testing.assert_array_equal(agent.predict(obs, deterministic=True)[0], expected)
+    assert not is_native(agent)
+
+
+def test_wrong_observations_get_sb3s_errors(agent):
+    assert_sb3s(agent, observations(agent))
+    with pytest.raises(ValueError, match=r"Unexpected observation shape \(2, 2\)"):
+        agent.predict(np.zeros((2, 2)), deterministic=True)
+    with pytest.raises(ValueError, match="mixing Gym API"):
+        agent.predict((observations(agent), {}), deterministic=True)
+
+
+@pytest.mark.parametrize("which", ["SAC, SPAN", "PPO, choices"])
+def test_observations_that_are_no_numbers_get_sb3s_errors(which):
+    agent = make_one(which)
+    assert_sb3s(agent, observations(agent))
+    with pytest.raises(ValueError, match="nan"):
+        agent.predict(np.full(agent.observation_space.shape, np.nan, dtype=np.float32), deterministic=True)
+
+
+def test_the_state_is_handed_back_and_training_mode_ends(agent):
+    assert_sb3s(agent, observations(agent))
+    agent.policy.set_training_mode(True)
+    assert agent.predict(observations(agent), state=("mine",), deterministic=True)[1] == ("mine",)
+    assert not agent.policy.training and not agent.actor.training
+
+
+def test_exploration_is_sb3s(agent):
+    """With the random numbers that SB3 would have drawn."""
+    th.manual_seed(1)
+    mine, _ = agent.predict(observations(agent))
+    th.manual_seed(1)
+    np.testing.assert_array_equal(mine, agent.policy.predict(observations(agent))[0])
+
+
+class _Acts(BaseCallback):
+    """What a callback that evaluates does, while experience is collected."""
+
+    def _on_step(self) -> bool:
+        assert_sb3s(self.model, observations(self.model))
+        self.was_native = is_native(self.model)
+        return True
+
+
+@needs_native
+@pytest.mark.parametrize("which", ["SAC, SPAN", "PPO, SPAN", "PPO, choices, MLP"])
+def test_in_a_callback(which):
+    agent, callback = make_one(which), _Acts()
+    train(agent, 64)
+    agent.learn(64, callback=callback, log_interval=None, reset_num_timesteps=False)
+    assert callback.was_native
+    assert agent._native.plan is not None
