@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_span.algorithms.actor import NativeActor
+from sb3_span.algorithms.actor import POLICIES, NativeActor
 from sb3_span.algorithms.native_code import NativeCode, extension
 from sb3_span.policies.options import SPANOptions
 
@@ -49,9 +49,9 @@ class WithNativeCode(BaseAlgorithm):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """SB3's ``predict``, in C where the action is the best one and the networks are known."""
-        if deterministic:
+        if deterministic and isinstance(self.policy, POLICIES):
             if self._native_actor is None or self._native_actor.policy is not self.policy:
-                self._native_actor = NativeActor(self)
+                self._native_actor = NativeActor(self.policy)
             actions = self._native_actor.predict(observation)
             if actions is not None:
                 return actions, state

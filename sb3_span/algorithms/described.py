@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch as th
-from stable_baselines3.common.distributions import CategoricalDistribution, DiagGaussianDistribution
-from stable_baselines3.common.policies import ActorCriticPolicy, BaseModel, ContinuousCritic
+from stable_baselines3.common.distributions import (
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+    SquashedDiagGaussianDistribution,
+)
+from stable_baselines3.common.policies import ActorCriticPolicy, ContinuousCritic
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from stable_baselines3.sac.policies import Actor
 from torch import nn
@@ -32,9 +36,13 @@ def replaces_methods(obj: Any) -> bool:
     """Whether somebody has put a function of their own in the place of one of an object's methods."""
     cls = type(obj)
     return any(
-        callable(value) and callable(getattr(cls, name, None)) and not isinstance(value, SameInC)
+        callable(value) and callable(method := getattr(cls, name, None)) and not _is_the_same(value, method)
         for name, value in vars(obj).items()
     )
+
+
+def _is_the_same(function: Any, method: Any) -> bool:
+    return isinstance(function, SameInC) or getattr(function, "__func__", None) is method
 
 
 def is_changed(module: nn.Module) -> bool:
@@ -83,25 +91,32 @@ def describe_actor(actor: Any) -> Described | None:
     """
     :return: None for an actor that the native update does not know, or that somebody has changed
     """
-    if type(actor) not in (Actor, SPANActor) or actor.use_sde or is_changed(actor) or not _reads_vectors(actor):
+    if type(actor) not in (Actor, SPANActor) or actor.use_sde or is_changed(actor):
+        return None
+    if type(actor.action_dist) is not SquashedDiagGaussianDistribution or not _is_flatten(actor.features_extractor):
         return None
     heads = (actor.mu, actor.log_std)
     if type(actor) is SPANActor:
-        return _describe_span(actor.latent_pi, heads)
-    return _describe_mlps([actor.latent_pi], heads)
+        described = _describe_span(actor.latent_pi, heads)
+    else:
+        described = _describe_mlps([actor.latent_pi], heads)
+    return None if described is None or actor.mu.out_features != actor.log_std.out_features else described
 
 
 def describe_critics(critic: Any) -> Described | None:
     """
     :return: None for critics that the native update does not know, or that somebody has changed
     """
-    if type(critic) not in (ContinuousCritic, SPANCritic) or is_changed(critic) or not _reads_vectors(critic):
+    if type(critic) not in (ContinuousCritic, SPANCritic) or is_changed(critic) or not _is_flatten(critic.features_extractor):
         return None
     return _describe_span(critic.qf, ()) if type(critic) is SPANCritic else _describe_mlps(critic.q_networks, ())
 
 
-def _reads_vectors(network: BaseModel) -> bool:
-    return type(network.features_extractor) is FlattenExtractor and not is_changed(network.features_extractor)
+def _is_flatten(extractor: Any) -> bool:
+    """Whether a features extractor hands vectors on as they are."""
+    if type(extractor) is not FlattenExtractor or is_changed(extractor):
+        return False
+    return type(extractor.flatten) is nn.Flatten and not is_changed(extractor.flatten)
 
 
 def describe_actor_critic(policy: ActorCriticPolicy) -> tuple[Described, Described] | None:
@@ -115,7 +130,7 @@ def describe_actor_critic(policy: ActorCriticPolicy) -> tuple[Described, Describ
         return None
     extractors = {policy.features_extractor, policy.pi_features_extractor, policy.vf_features_extractor}
     extractor = policy.mlp_extractor
-    if any(type(own) is not FlattenExtractor or is_changed(own) for own in extractors) or is_changed(extractor):
+    if not all(map(_is_flatten, extractors)) or is_changed(extractor):
         return None
     action_net, value_net = (policy.action_net,), (policy.value_net,)
     if type(extractor) is MlpExtractor:

@@ -32,15 +32,14 @@ class NativeCode(ABC):
     The kernel works by a plan, which has their addresses. Parameters can be moved, converted and replaced at any time, so
     before every call it is made sure that nothing has changed; otherwise the plan is made anew.
 
-    :param agent: The agent
+    :param policy: The agent's policy
     """
 
     plan: Any = None
 
-    def __init__(self, agent: Any) -> None:
-        self.agent = agent
-        self.policy: Any = agent.policy
-        space = agent.observation_space
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+        space = policy.observation_space
         self._is_vector = isinstance(space, spaces.Box) and not is_image_space(space)
         self._snapshot: Snapshot | None = None  # of what the plan was made of
         self._options: Any = None
@@ -79,7 +78,8 @@ class NativeCode(ABC):
         if described is not None:
             tensors, make_plan = described
             self.plan = make_plan() if all(map(is_plain, tensors)) else None
-            self._snapshot = Snapshot(*self._parts(), tensors, extension.same)
+            if self.plan is not None:
+                self._snapshot = Snapshot(*self._parts(), tensors, extension.same)
         return self.plan is not None
 
     def is_ready(self) -> bool:

@@ -33,7 +33,8 @@ class NativePPO(NativeCode):
     """PPO's update in C."""
 
     def __init__(self, agent: stable_baselines3.PPO) -> None:
-        super().__init__(agent)
+        super().__init__(agent.policy)
+        self.agent: Any = agent
         self.last_kl = self.loss = 0.0  # of the last batch
         self._is_choice = isinstance(agent.action_space, spaces.Discrete)
 

@@ -30,6 +30,10 @@ BATCH = ("observations", "actions", "next observations", "rewards", "dones", "di
 class NativeSAC(NativeCode):
     """SAC's update in C."""
 
+    def __init__(self, agent: stable_baselines3.SAC) -> None:
+        super().__init__(agent.policy)
+        self.agent: Any = agent
+
     @property
     def optimizers(self) -> list[th.optim.Optimizer]:
         agent = self.agent

@@ -20,7 +20,7 @@ class Snapshot:
 
     :param networks: Modules, with all that is in them
     :param optimizers: Their optimizers
-    :param tensors: All tensors whose addresses matter
+    :param tensors: All tensors whose addresses matter, contiguous
     :param same: The native code's comparison of containers with what was in them
     """
 
@@ -51,8 +51,9 @@ class Snapshot:
         self._same = same
 
     def has_moved(self) -> bool:
-        """Whether a tensor lies elsewhere."""
-        return list(map(th.Tensor.data_ptr, self._tensors)) != self._addresses
+        """Whether a tensor lies elsewhere, or otherwise."""
+        is_elsewhere = list(map(th.Tensor.data_ptr, self._tensors)) != self._addresses
+        return is_elsewhere or not all(map(th.Tensor.is_contiguous, self._tensors))
 
     def holds(self, networks: Sequence[nn.Module], optimizers: Sequence[th.optim.Optimizer]) -> bool:
         """Whether these are the ones that the snapshot was taken of, and nothing about them has changed."""

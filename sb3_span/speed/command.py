@@ -30,11 +30,14 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Seque
     :param only: What to measure, out of ``MEASUREMENTS``; all of it by default. The picture is drawn with what else is in the
         folder
     """
+    has_offline = importlib.util.find_spec("d3rlpy") is not None
     if only is None:
-        only = MEASUREMENTS
+        only = [name for name in MEASUREMENTS if name != "offline" or has_offline]
     for name in only:
         if name not in MEASUREMENTS:
             raise ValueError(f"--only is {name!r}; choose out of {', '.join(MEASUREMENTS)}.")
+    if "offline" in only and not has_offline:
+        raise ValueError("--only is 'offline', which needs d3rlpy: pip install 'sb3_span[offline]'.")
     for name in ("span.yml", "mlp.yml"):
         if not (hyperparams / name).is_file():
             raise ValueError(
@@ -73,7 +76,7 @@ def _measure(hyperparams: Path, rounds: int, only: Sequence[str], console: Conso
     }
     chosen = [name for name in measurements if name in only]
     results.update({name: measurements[name]() for name in track(chosen, "networks", console=console)})
-    if "offline" in only and importlib.util.find_spec("d3rlpy") is not None:  # the extra 'offline'
+    if "offline" in only:
         from sb3_span.speed import offline
 
         ids = track(offline.ENVIRONMENTS, "offline", console=console)

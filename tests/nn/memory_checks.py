@@ -92,6 +92,7 @@ def main() -> None:
                 "no:cacheprovider",
                 "tests/nn/test_native.py",
                 "tests/algorithms/test_same_as_sb3.py",
+                "tests/algorithms/test_predict.py",
                 "-k",
                 "not compile and not torch_for",
             ],
