@@ -12,6 +12,7 @@ from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
 from sb3_span.report.load import load_study
 from sb3_span.report.references import random_scores
+from sb3_span.report.statistics import MIN_SEEDS
 from sb3_span.study.records import Record, read_record, run_folders
 
 IMAGES = Path(__file__).parent / "images"
@@ -153,7 +154,7 @@ def draw_settings(path: Path) -> None:
         env: len(study.finished(env, study.methods[0]))
         for study in reversed(studies.values())
         for env in study.envs
-        if all(study.finished(env, method) for method in study.methods)
+        if all(len(study.finished(env, method)) >= MIN_SEEDS for method in study.methods)
     }
     envs = [env for env in studies["evidence"].envs if env in seeds]
     figure, axes = make_panels(len(envs), width=3.6)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sb3_span.report.load import Run, Study
 from sb3_span.report.references import domains, expert_scores, normalise, paper, score_on_the_way
-from sb3_span.report.statistics import SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
+from sb3_span.report.statistics import MIN_SEEDS, SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
 from sb3_span.study.plan import short_names
 
 AGGREGATE = "aggregate"
@@ -52,9 +52,15 @@ def normalised(study: Study, envs: list[str], method: str) -> np.ndarray:
 
 
 def scored_environments(study: Study) -> list[str]:
-    """Those with an expert score where every method that has finished runs at all has one: aggregates are over these."""
+    """
+    Those that aggregates are over: with an expert score, and finished runs of every method that has any at all. An environment
+    with fewer seeds than a comparison takes would bring the others down to as many: it is left out where others have enough.
+    """
     methods = [method for method in study.methods if any(study.finished(env, method) for env in study.envs)]
-    return [env for env in study.envs if env in expert_scores() and all(study.finished(env, method) for method in methods)]
+    seeds = {env: min((len(study.finished(env, method)) for method in methods), default=0) for env in study.envs}
+    scored = [env for env in study.envs if env in expert_scores() and seeds[env]]
+    enough = [env for env in scored if seeds[env] >= MIN_SEEDS]
+    return enough if len(enough) > 1 else scored
 
 
 def iqm(study: Study) -> pd.DataFrame:

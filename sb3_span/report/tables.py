@@ -204,7 +204,8 @@ def iqm(frame: pd.DataFrame, first: str) -> Table:
     note = (
         "Interquartile mean of normalised final scores, 0 for a random policy and 1 for the expert, and its 95 % interval "
         "from a bootstrap stratified by environment. The verdict needs intervals that do not overlap and at least 5 seeds of "
-        "both. The aggregate counts every environment with the same number of seeds."
+        "both. The aggregate counts every environment with the same number of seeds, and leaves out those with fewer than 5 "
+        "where others have them."
     )
     return Table("iqm", "Interquartile means", frame, columns, rows, note)
 
@@ -226,7 +227,7 @@ def on_the_way(frame: pd.DataFrame, first: str) -> Table:
     note = (
         "The mean of all evaluations of a run, 0 for a random policy and anything below it, 1 for the expert: learning early "
         "counts, and so does staying there. Mean ± standard deviation over finished seeds, Welch's t-test as above; the "
-        "aggregate is the mean of the environments."
+        "aggregate is the mean of the same environments as that of the interquartile means."
     )
     return Table("on_the_way", "Mean score on the way", frame, columns, rows, note)
 

@@ -172,6 +172,15 @@ def test_aggregates_wait_for_an_environment_until_all_methods_are_there(folder):
     assert scores.scored_environments(study) == ["Acrobot-v1", "CartPole-v1"]
 
 
+def test_an_environment_with_few_seeds_does_not_bring_the_others_down_to_them(folder):
+    for method in ("span", "mlp"):
+        write_run(folder, "InvertedPendulum-v5", method, 0, [1000] * 10)
+    frame = scores.iqm(load_study(folder))
+    assert pick(frame, env="InvertedPendulum-v5", method="span").seeds == 1
+    total = pick(frame, env="aggregate", method="span")
+    assert (total.seeds, total.environments) == (6, 2)
+
+
 def test_further_methods_are_compared_with_the_first(folder):
     for seed in range(4):
         write_run(folder, "CartPole-v1", "mlp-large", seed, [490] * 10)
