@@ -116,7 +116,7 @@ class NativeActor(NativeCode):
         :param x: Shape (B, I)
         :return: Outputs of the actor, shape (B, O)
         """
-        if x.shape[1] != self._inputs or self._is_to_be_cleared():
+        if x.shape[1] != self._inputs or self._needs_sb3():
             return None
         if x.dtype != np.float32:
             with np.errstate(over="ignore"):
@@ -126,10 +126,10 @@ class NativeActor(NativeCode):
         is_done = extension.actor_outputs(self.plan, len(x), x.ctypes.data, out.ctypes.data)
         return out if is_done and np.isfinite(out).all() else None
 
-    def _is_to_be_cleared(self) -> bool:
+    def _needs_sb3(self) -> bool:
         """
-        Whether SB3 has to act once: an update has left its graph in the policy's distribution, which can be copied only
-        without; or the standard deviation is none, which SB3 says.
+        Whether SB3 has to act this time: an update has left its graph in the policy's distribution, and with it the policy
+        cannot be copied; or the standard deviation is not one, which SB3 says.
         """
         distribution = getattr(self._actor.action_dist, "distribution", None)  # there is none before the first action
         if distribution is not None and any(
