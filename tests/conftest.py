@@ -4,9 +4,10 @@ import torch as th
 
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:
-    """One thread (the suite runs in parallel processes) and the same weights in every run."""
+    """One thread (the suite runs in parallel processes) and the same weights in every run, whichever tests were before."""
     th.set_num_threads(1)
     th.manual_seed(0)
+    th.distributions.Distribution.set_default_validate_args(True)  # torch.compile ends that for the whole process
 
 
 @pytest.fixture
