@@ -20,7 +20,8 @@ def run(*command, cwd):
 
 
 @pytest.mark.parametrize(
-    "script, at_least", [("ppo", 400), ("sac", -500), ("dict_observations", 400), ("features_extractor", 400), ("own_start", -500)]
+    "script, at_least",
+    [("ppo", 400), ("sac", -500), ("dict_observations", 400), ("features_extractor", 400), ("own_start", -500)],
 )
 def test_example(script, at_least, tmp_path):
     out = run(EXAMPLES / f"{script}.py", cwd=tmp_path)
