@@ -95,9 +95,7 @@ def find_env_id(file: Path) -> str | None:
     :return: Its environment, as the study's run or the Zoo's folder has it
     """
     if (file.parent / STUDY_RUN).is_file():
-        run = _read_run(file.parent / STUDY_RUN)
-        # Gymnasium imports the package in front of the colon, which registers the environment.
-        return ":".join([*run.get("gym_packages", [])[:1], str(run["env"])])
+        return str(_read_run(file.parent / STUDY_RUN)["env"])
     folder = _zoo_folder(file)
     return None if folder is None else folder.name
 
@@ -116,6 +114,12 @@ def _zoo_folder(file: Path) -> Path | None:
     """The Zoo keeps a run's settings in <folder>/<env>/config.yml."""
     configs = sorted(file.parent.glob("*/config.yml"))
     return configs[0].parent if len(configs) == 1 else None
+
+
+def _gym_packages(file: Path) -> list[str]:
+    """The packages that a study's run was trained with: one of them registers its environment."""
+    settings = file.parent / STUDY_RUN
+    return _read_run(settings).get("gym_packages", []) if settings.is_file() else []
 
 
 def _env_options(file: Path) -> dict[str, Any]:
@@ -160,7 +164,8 @@ def find_agent(name: str) -> Path:
 def env_of(path: Path) -> EnvSpec | str | None:
     """
     The environment that a file was trained on, as far as the folder of its run or its name tells: ``CartPole-v1.zip``, or
-    any file in a folder of the RL Zoo, such as ``CartPole-v1_2/best_model.zip``.
+    any file in a folder of the RL Zoo, such as ``CartPole-v1_2/best_model.zip``. The packages that a study names for it are
+    imported.
 
     :param path: A model's file
     :return: Its id, or a specification where it was trained with options of its own; None if nothing tells
@@ -168,15 +173,17 @@ def env_of(path: Path) -> EnvSpec | str | None:
     env_id = find_env_id(path)
     if env_id is None:
         return env_id_in(path.stem) or env_id_in(path.absolute().parent.name)
+    for package in _gym_packages(path):
+        try:
+            importlib.import_module(package)
+        except Exception:
+            return f"{package}:{env_id}"  # Gymnasium imports it again, and making the environment says what is wrong
     options = _env_options(path)
     if not options:
         return env_id
-    module, _, name = env_id.rpartition(":")
     try:
-        if module:
-            importlib.import_module(module)
-        spec = gym.spec(name)
-    except (gym.error.Error, ImportError):
+        spec = gym.spec(env_id)
+    except gym.error.Error:
         return env_id  # making it says what is missing
     return dataclasses.replace(spec, kwargs={**spec.kwargs, **options})
 

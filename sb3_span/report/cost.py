@@ -28,14 +28,20 @@ def ratio(numerator: float, denominator: float) -> float:
 
 
 def throughput(study: Study) -> pd.DataFrame:
-    """Environment steps per second, the median over runs, finished or not, and their hours in all; evaluation not counted."""
+    """
+    Environment steps per second, and the hours of all runs; evaluation not counted.
+
+    The median is over finished runs, if there are any: an off-policy run begins with random steps, which train nothing and
+    are several times as fast.
+    """
     rows = []
     for env in study.envs:
         rates: dict[str, float] = {}
         for method in study.methods:
-            runs = [run for run in study.select(env, method) if run.final_seconds > 0]
+            started = [run for run in study.select(env, method) if run.final_seconds > 0]
+            runs = [run for run in started if run.finished] or started
             rates[method] = float(np.median([run.steps[-1] / run.final_seconds for run in runs])) if runs else np.nan
-            hours = sum(run.final_seconds for run in runs) / 3600
+            hours = sum(run.final_seconds for run in started) / 3600
             row = {**behind(study, env, method, runs), "steps_per_second": rates[method], "hours": hours}
             # The paper's direction: how much slower the first method is.
             rows.append({**row, "sps_ratio": ratio(rates[method], rates[study.methods[0]])})
@@ -66,9 +72,13 @@ def cost_ratios(study: Study, cost: pd.DataFrame) -> pd.DataFrame:
     frames = []
     for other in study.others:
         left, right = (cost[cost.method == method][[*key, "steps", *sides]] for method in (first, other))
-        frame = left.merge(right.drop(columns="steps"), on=key, suffixes=("_first", "_other"))
+        frame = left.merge(right, on=key, suffixes=("_first", "_other"))
+        budgets = frame[["steps_first", "steps_other"]]
+        frame = frame.drop(columns=budgets.columns)
         frame.insert(1, "first", first)
         frame.insert(2, "other", other)
+        frame.insert(4, "steps", budgets.min(axis=1))
+        frame.insert(5, "max_steps", budgets.max(axis=1))
         for name, above, below in [
             ("success_ratio", frame["success_rate_first"], frame["success_rate_other"]),
             ("cost_ratio", frame["expected_cost_other"], frame["expected_cost_first"]),

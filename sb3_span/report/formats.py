@@ -29,7 +29,9 @@ def seeds(n: int, planned: int) -> str:
 
 
 def steps_range(steps: float, max_steps: float) -> str:
-    return short_number(steps) if steps == max_steps else f"{short_number(steps)} to {short_number(max_steps)}"
+    if steps == max_steps or np.isnan(steps):
+        return short_number(steps)
+    return f"{short_number(steps)} to {short_number(max_steps)}"
 
 
 def percent(share: float) -> str:
@@ -71,4 +73,6 @@ def fixed(value: float, digits: int = 1, nothing: str = NOTHING) -> str:
 
 
 def interval(point: float, low: float, high: float) -> str:
-    return "" if np.isnan(point) else f"{point:.3f} [{low:.3f}, {high:.3f}]"
+    if np.isnan(point):
+        return ""
+    return f"{point:.3f}" if np.isnan(low) else f"{point:.3f} [{low:.3f}, {high:.3f}]"

@@ -75,7 +75,7 @@ class Study:
     :param planned: The number of planned runs outside of ablation cells, by environment and method. Without a plan, those
         that left a record
     :param n_planned: The number of all planned runs, None without a plan
-    :param unplanned: Keys of runs that have a record and are not in the plan
+    :param unplanned: Keys of runs that have a record, one that can be read or not, and are not in the plan
     :param algos: The algorithms in each environment, planned or run
     :param broken: What could not be read: the run's folder and why
     :param failed: Runs that ended with an error, and its last line
@@ -104,6 +104,11 @@ class Study:
     def finals(self, env: str, method: str) -> np.ndarray:
         """Final returns of the finished runs, shape (seeds,)."""
         return np.array([run.final for run in self.finished(env, method)])
+
+    def budgets(self, env: str, *methods: str) -> list[int]:
+        """The budgets of these methods' finished runs, the smallest first; of those under way while none is finished."""
+        runs = [run for method in methods for run in self.select(env, method)]
+        return sorted({run.budget for run in [run for run in runs if run.finished] or runs})
 
     @property
     def others(self) -> list[str]:
@@ -159,7 +164,7 @@ def load_study(folder: Path) -> Study:
         runs=runs,
         planned=_count(plan.runs if plan else runs),
         n_planned=len(plan.runs) if plan else None,
-        unplanned={run.key for run in runs} - {run.key for run in plan.runs} if plan else set(),
+        unplanned=({run.key for run in runs} | set(broken)) - {run.key for run in plan.runs} if plan else set(),
         algos={env: {run.algo for run in described if run.env == env} for env in envs},
         broken=broken,
         failed={path.parent.name: _last_line(path) for path in sorted(folder.glob(f"runs/*/{ERROR}"))},

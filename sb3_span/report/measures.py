@@ -19,7 +19,7 @@ def behind(study: Study, env: str, method: str, runs: list[Run]) -> dict[str, An
         "method": method,
         "seeds": len(runs),
         "planned": study.planned[env, method],
-        "steps": max((run.budget for run in study.select(env, method)), default=np.nan),
+        "steps": max(study.budgets(env, method), default=np.nan),
     }
 
 
@@ -151,7 +151,8 @@ def equal_time(study: Study) -> pd.DataFrame:
         seconds = min(np.median([run.final_seconds for run in runs]) for runs in finished.values())
         for method, runs in finished.items():
             for percent in BUDGET_PERCENTS:
-                returns = [value for run in runs if not np.isnan(value := return_at(run, percent * seconds / 100))]
+                limit = percent * seconds / 100
+                returns = [return_at(run, limit) for run in runs if run.seconds[0] <= limit]
                 row = {**behind(study, env, method, runs), "seeds": len(returns), "time_pct": percent}
                 rows.append({**row, "minutes": percent * seconds / 6000, **_mean_std(returns)})
     return pd.DataFrame(rows)

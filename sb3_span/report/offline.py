@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as Grid
 
-from sb3_span.report.formats import count, fixed, label, seeds, short_number
+from sb3_span.report.formats import count, fixed, label, seeds, steps_range
 from sb3_span.report.load import Run, Study, load_study
 from sb3_span.report.measures import behind
 from sb3_span.report.references import paper
@@ -60,7 +60,8 @@ def table(frame: pd.DataFrame) -> Table:
         n_seeds = " / ".join(seeds(row.seeds, row.planned) for row in by_method.values())
         head = next(iter(by_method.values()))
         about = [Cell(head.task), Cell(str(env))]
-        rows.append([*about, *cells, Cell(sizes), Cell(n_seeds), Cell(short_number(head.steps)), Cell(str(head.episodes))])
+        steps = steps_range(group["steps"].min(), group["steps"].max())
+        rows.append([*about, *cells, Cell(sizes), Cell(n_seeds), Cell(steps), Cell(str(head.episodes))])
     columns = ["task", "data set", *map(label, methods), "parameters", "seeds", "steps", "episodes"]
     note = (
         "Mean and deviation over seeds of the normalised score: 0 for a random policy, 100 for an expert; a seed's is "

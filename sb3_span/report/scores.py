@@ -28,10 +28,11 @@ def final_returns(study: Study) -> pd.DataFrame:
                 row[f"{side}_seeds"] = len(returns)
                 row[f"{side}_mean"] = returns.mean() if len(returns) else np.nan
                 row[f"{side}_std"] = returns.std(ddof=1) if len(returns) > 1 else np.nan
-            row["steps"] = max((run.budget for method in (first, other) for run in study.select(env, method)), default=np.nan)
+            budgets = study.budgets(env, first, other)
+            row |= {"steps": min(budgets, default=np.nan), "max_steps": max(budgets, default=np.nan)}
             row |= {"t": test.t, "p": test.p, "cohen_d": test.d}
             difference = row["first_mean"] - row["other_mean"]
-            row["verdict"] = verdict(len(ours), len(theirs), difference, test.p < SIGNIFICANCE)
+            row["verdict"] = _verdict(study, [env], other, len(ours), len(theirs), difference, test.p < SIGNIFICANCE)
             rows.append(row)
     columns = {"span_mean": "first_mean", "span_std": "first_std", "mlp_mean": "other_mean", "mlp_std": "other_std"}
     table = paper("significance").rename(columns=columns).set_index("env").add_prefix("paper_").reset_index()
@@ -78,7 +79,7 @@ def iqm(study: Study) -> pd.DataFrame:
                 rows.append(row | dict(zip(("iqm", "low", "high"), iqm_interval(scores), strict=True)))
     columns = ["env", "method", "seeds", "environments", "steps", "max_steps", "iqm", "low", "high"]
     frame = pd.DataFrame(rows, columns=columns)
-    frame["verdict"] = [_iqm_verdict(frame, row, study.methods[0]) for row in frame.itertuples()]
+    frame["verdict"] = [_iqm_verdict(study, groups[row.env], frame, row) for row in frame.itertuples()]
     return frame.merge(_paper_iqm(), how="left", on=["env", "method"])
 
 
@@ -100,7 +101,8 @@ def on_the_way(study: Study) -> pd.DataFrame:
                     first = own
                 elif len(first):
                     row["p"] = compare(first, own).p
-                    row["verdict"] = verdict(len(first), len(own), first.mean() - own.mean(), row["p"] < SIGNIFICANCE)
+                    difference, certain = first.mean() - own.mean(), row["p"] < SIGNIFICANCE
+                    row["verdict"] = _verdict(study, [env], method, len(first), len(own), difference, certain)
                 rows.append(row)
     together = scored_environments(study)
     for method in study.methods if len(together) > 1 else []:
@@ -189,13 +191,25 @@ def _by_number(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def _iqm_verdict(frame: pd.DataFrame, row: Any, first: str) -> str:
+def _verdict(study: Study, envs: list[str], other: str, *findings: Any) -> str:
+    """
+    What may be said about the first method against another: nothing where they were trained for different numbers of steps.
+
+    :param findings: See :func:`sb3_span.report.statistics.verdict`
+    """
+    if any(len(study.budgets(env, study.methods[0], other)) > 1 for env in envs):
+        return "different budgets"
+    return verdict(*findings)
+
+
+def _iqm_verdict(study: Study, envs: list[str], frame: pd.DataFrame, row: Any) -> str:
+    first = study.methods[0]
     ours = frame[(frame.env == row.env) & (frame.method == first)]
     if row.method == first or ours.empty:
         return ""
     mine = ours.iloc[0]
     apart = mine.low > row.high or mine.high < row.low
-    return verdict(mine.seeds, row.seeds, mine.iqm - row.iqm, apart)
+    return _verdict(study, envs, row.method, mine.seeds, row.seeds, mine.iqm - row.iqm, apart)
 
 
 def _paper_iqm() -> pd.DataFrame:

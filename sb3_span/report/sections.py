@@ -9,7 +9,7 @@ import pandas as pd
 
 from sb3_span.report import cost, measures, offline, scores, tables
 from sb3_span.report.figures import Figures
-from sb3_span.report.formats import label, short_number
+from sb3_span.report.formats import label, short_number, steps_range
 from sb3_span.report.load import Study
 from sb3_span.report.references import expert_scores, paper
 from sb3_span.report.statistics import IQM_RESAMPLES, MIN_SEEDS
@@ -53,7 +53,7 @@ def status_section(study: Study) -> Section:
     points = [f"Failed: {name}: {error}" for name, error in study.failed.items()]
     points += [f"Cannot be read and is left out: {name}: {error}" for name, error in study.broken.items()]
     points += [f"Has returns that are no numbers: {run.key}" for run in study.runs if not run.is_finite]
-    points += [f"Is not in the plan, and reported too: {key}" for key in sorted(study.unplanned)]
+    points += [f"Is not in the plan, and reported too: {key}" for key in sorted(study.unplanned - set(study.broken))]
     return Section("Status", [progress(study), *study.remarks], points)
 
 
@@ -66,7 +66,7 @@ def progress(study: Study) -> str:
         return f"Found: {_runs(finished)} that are finished, {on_the_way} part of the way."
     if finished == study.n_planned:
         return f"The study is finished: all of its {_runs(finished)} are in this report."
-    missing = study.n_planned - len(planned) - len(study.broken)
+    missing = study.n_planned - len(planned) - len(set(study.broken) - study.unplanned)
     return (
         f"The study is not finished. Finished: {finished} of {_runs(study.n_planned)}; part of the way: {on_the_way}; "
         f"no evaluation yet: {missing}. What is said about finished runs may still change."
@@ -109,7 +109,10 @@ def _final_scores(study: Study, figures: Figures) -> Section:
     together = scores.scored_environments(study)
     if len(together) < len([env for env in study.envs if env in expert_scores()]):
         over = f"over {', '.join(together)}" if len(together) > 1 else "not possible yet"
-        paragraphs.append(f"Aggregates are {over}: they take the environments in which every method has a finished run.")
+        paragraphs.append(
+            f"Aggregates are {over}: they take the environments in which every method has a finished run and, where two or "
+            f"more have {MIN_SEEDS} seeds of every method, only those."
+        )
     shown = [tables.final_returns(finals)] if len(finals) else []
     shown += [tables.iqm(iqm, study.methods[0])] if len(iqm) else []
     return Section("Final scores", paragraphs, tables=shown, pictures=figures.interquartile_means(iqm))
@@ -172,12 +175,13 @@ def _profiles(study: Study, figures: Figures) -> Section:
 
 
 def _ablations(study: Study, figures: Figures) -> Section:
-    cells = scores.ablations(study)
+    cells = _beside_the_paper(study, scores.ablations(study))
     if cells.empty:
         return Section("Ablations", [])
     text = (
-        "Final returns of finished runs when one option is changed and all others are kept. Boxes span the quartiles, the "
-        "line is the median, whiskers reach the lowest and the highest seed, dots are seeds. The base setting is in bold."
+        "Final returns of finished runs when one option, or several joined by +, is changed and all others are kept. Boxes "
+        "span the quartiles, the line is the median, whiskers reach the lowest and the highest seed, dots are seeds. The base "
+        "setting is in bold."
     )
     return Section("Ablations", [text], tables=[tables.ablations(cells)], pictures=figures.ablations(cells))
 
@@ -187,8 +191,8 @@ def _method(study: Study) -> Section:
     paragraphs = [
         "Evaluated every " + ", ".join(f"{freq:,} steps with {episodes} episodes" for freq, episodes in every) + ".",
         f"{label(study.methods[0])} is compared with each other method. Nothing is called better or worse on fewer than "
-        f"{MIN_SEEDS} seeds of either. Intervals are from {IQM_RESAMPLES:,} resamples with a fixed seed: the same records "
-        "give the same report.",
+        f"{MIN_SEEDS} seeds of either, or with different budgets. Intervals are from {IQM_RESAMPLES:,} resamples with a fixed "
+        "seed: the same records give the same report.",
     ]
     if _other_algorithms(study):
         envs = ", ".join(_other_algorithms(study))
@@ -227,10 +231,11 @@ def _without_expert(study: Study, what: str) -> list[str]:
 
 def _other_budgets(study: Study) -> list[str]:
     budgets = paper("settings").set_index("env")["train_steps"].to_dict()
-    ours: dict[str, int] = {run.env: run.budget for run in study.runs if not run.cell}
-    envs = [env for env in study.envs if env not in _other_algorithms(study)]
-    other = [env for env in envs if env in budgets and env in ours and ours[env] != budgets[env]]
+    ours = {env: study.budgets(env, *study.methods) for env in study.envs if env not in _other_algorithms(study)}
+    other = {env: own for env, own in ours.items() if env in budgets and own and own != [budgets[env]]}
     if not other:
         return []
-    shown = ", ".join(f"{env} {short_number(ours[env])} instead of {short_number(budgets[env])}" for env in other)
+    shown = ", ".join(
+        f"{env} {steps_range(own[0], own[-1])} instead of {short_number(budgets[env])}" for env, own in other.items()
+    )
     return [f"Budgets differ from the paper's ({shown}), so its shares of the budget are at other steps than ours."]

@@ -83,7 +83,7 @@ def iqm_interval(scores: np.ndarray) -> tuple[float, float, float]:
     The interquartile mean, with the 95 % interval of a bootstrap that resamples the seeds of each environment.
 
     :param scores: Normalised, shape (seeds, environments)
-    :return: The mean, and the interval's two ends
+    :return: The mean, and the interval's two ends; those of one seed are NaN
     """
     if not np.isfinite(scores).all():
         return math.nan, math.nan, math.nan
@@ -99,7 +99,7 @@ def performance_profile(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     CartPole-v1 has exactly 1.
 
     :param scores: Normalised, shape (seeds, environments)
-    :return: The share, and the interval's two ends, shape (len(TAUS),) each
+    :return: The share, and the interval's two ends, NaN with one seed, shape (len(TAUS),) each
     """
     return _interval(lambda sample: (sample[..., None] >= TAUS).mean(axis=(0, 1)), scores, PROFILE_RESAMPLES)
 
@@ -113,6 +113,9 @@ def _iqm(scores: np.ndarray) -> np.ndarray:
 def _interval(
     statistic: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, resamples: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if len(scores) < 2:  # one seed, drawn again and again, would look as if nothing could differ from it
+        point = statistic(scores)
+        return point, np.full_like(point, np.nan), np.full_like(point, np.nan)
     with _seeded():
         points, intervals = library.get_interval_estimates({"scores": scores}, statistic, reps=resamples)
     return points["scores"], *intervals["scores"]

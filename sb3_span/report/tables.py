@@ -159,7 +159,10 @@ def throughput(frame: pd.DataFrame, first: str) -> Table:
         for row in frame.itertuples()
     ]
     columns = ["environment", "method", "steps per second", f"relative to {label(first)}", "hours in all", "seeds", "steps"]
-    note = "Steps per second of training, evaluation not counted: the median over runs; and the hours of all of them."
+    note = (
+        "Steps per second of training, evaluation not counted: the median over finished runs, or over those under way while "
+        "none is finished. The hours are those of all runs."
+    )
     return Table("throughput", "Throughput", frame, columns, rows, note)
 
 
@@ -175,7 +178,7 @@ def final_returns(frame: pd.DataFrame) -> Table:
             Cell(p_value(row.p), str(row.paper_p) if pd.notna(row.paper_p) else ""),
             Cell(fixed(row.cohen_d, 2), fixed(row.paper_cohen_d, 2, "")),
             Cell(f"{row.first_seeds} and {row.other_seeds}"),
-            Cell(short_number(row.steps)),
+            Cell(steps_range(row.steps, row.max_steps)),
         ]
         for row in frame.itertuples()
     ]
@@ -215,7 +218,7 @@ def on_the_way(frame: pd.DataFrame, first: str) -> Table:
     rows = [
         [
             *_about(row),
-            Cell(f"{row.score:.3f}" + (f" ± {row.std:.3f}" if pd.notna(row.std) else "")),
+            Cell(fixed(row.score, 3) + (f" ± {row.std:.3f}" if pd.notna(row.std) else "")),
             *([Cell(row.verdict), Cell(p_value(row.p))] if compared else []),
             Cell(str(row.seeds)),
             Cell(steps_range(row.steps, row.max_steps)),
@@ -295,7 +298,8 @@ def _wide(
         head = max(by_percent.values(), key=lambda row: getattr(row, "seeds", 0))
         n_seeds = head.counts if "counts" in frame else seeds(head.seeds, head.planned)
         cells = [cell(by_percent[percent]) for percent in percents]
-        rows.append([*_about(head), *cells, Cell(n_seeds), Cell(short_number(head.steps))])
+        steps = steps_range(head.steps, getattr(head, "max_steps", head.steps))
+        rows.append([*_about(head), *cells, Cell(n_seeds), Cell(steps)])
     columns = ["environment", "method", *(f"{percent} %" for percent in percents), "seeds", "steps"]
     return Table(name, title, frame, columns, rows, note)
 

@@ -24,6 +24,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wr
 
 from sb3_span.files import written_whole
 
+# Of folders that are not whole: not yet, or no longer.
+HIDDEN = ".checkpoint-"
 AGENT, STATE, NORMALIZATION, REPLAY = "agent.zip", "state.json", "vecnormalize.pkl", "replay_buffer.pkl"
 # What reading a truncated zip, JSON, pickle or NumPy file raises; SB3 asserts.
 DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, AssertionError, zipfile.BadZipFile, pickle.UnpicklingError)
@@ -56,7 +58,7 @@ class Checkpoints:
         old, new = self.latest(), self._folder / f"checkpoint-{model.num_timesteps:012d}"
         if new == old:
             return  # resumed and saved again before anything was learned
-        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix="."))
+        temporary = Path(tempfile.mkdtemp(dir=self._folder, prefix=HIDDEN))
         try:
             reached, model.num_timesteps = model.num_timesteps, done
             try:
@@ -81,7 +83,10 @@ class Checkpoints:
         # What only the old checkpoint needs goes after the new one is there.
         for path in self._folder.glob("checkpoint-*"):
             if path != new:
-                shutil.rmtree(path)
+                # Out of sight first: its number may be higher, and it goes file by file.
+                hidden = Path(tempfile.mkdtemp(dir=self._folder, prefix=HIDDEN))
+                path.rename(hidden / path.name)
+                shutil.rmtree(hidden)
         if isinstance(model, OffPolicyAlgorithm) and _is_plain(model.replay_buffer):
             self._drop_overwritten(done // model.n_envs - model.replay_buffer.buffer_size)  # type: ignore[union-attr]
 
@@ -112,7 +117,7 @@ class Checkpoints:
         return loaded, state
 
     def clear(self) -> None:
-        for path in [*self._folder.glob("checkpoint-*"), self._replay]:
+        for path in [*self._folder.glob("checkpoint-*"), *self._folder.glob(f"{HIDDEN}*"), self._replay]:
             if path.is_file():  # that of an offline run
                 path.unlink()
             else:

@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 from sb3_span.files import write_text
 from sb3_span.study.options import check_options
 from sb3_span.study.plan import Plan, read_plan
-from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState
+from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState, sqlite_url
 from sb3_span.study.records import SETTINGS, read_record, run_folders
 from sb3_span.study.screen import watch
 from sb3_span.study.status import read_records, status_table
@@ -108,7 +108,10 @@ def gather(sources: list[Path], folder: Path) -> bool:
         try:
             plans[whole].check_extends(plan, source / STUDY_FILE)
         except ValueError as error:
-            raise ValueError(f"{source} and {whole} are not folders of the same study. {error}") from error
+            raise ValueError(
+                f"{source} and {whole} are not folders of the same study. {error} If only their seeds differ, put a "
+                f"{STUDY_FILE} with the seeds of all folders into {folder}, and gather them again."
+            ) from error
     remember(plans[whole], folder)
     for source in sources:
         for run_folder in run_folders(source):
@@ -124,7 +127,12 @@ def gather(sources: list[Path], folder: Path) -> bool:
             except ValueError:  # what is there is damaged
                 is_new = True
             if is_new:
-                _copy(run_folder, target)
+                try:
+                    _copy_patiently(run_folder, target)
+                except OSError as error:
+                    print(f"Left out: {run_folder} could not be copied: {_why(error)}")
+                    damaged += 1
+                    continue
             copied, kept = copied + is_new, kept + (not is_new)
     print(f"{copied} runs gathered in {folder}; {kept} were there already" + (f"; {damaged} left out." if damaged else "."))
     return not damaged
@@ -173,7 +181,10 @@ def remember(plan: Plan, folder: Path) -> None:
     """Keep a study's file, complete, in its folder; refuse one that has become another study."""
     known = folder / STUDY_FILE
     if known.exists():
-        plan.check_extends(read_plan(known), known)
+        try:
+            plan.check_extends(read_plan(known), known)
+        except ValueError as error:
+            raise ValueError(f"{error} Put it back, or give another --folder.") from error
     folder.mkdir(parents=True, exist_ok=True)
     write_text(known, yaml.safe_dump(plan.resolved, sort_keys=False))
 
@@ -185,7 +196,7 @@ def _sqlite(folder: Path) -> str:
             f"The queue of this study is in {elsewhere.read_text().strip()}: give that with --storage, or delete {elsewhere} "
             "to go on without it."
         )
-    return f"sqlite:///{folder / DATABASE}"
+    return sqlite_url(folder / DATABASE)
 
 
 def _has_queue(folder: Path) -> bool:
@@ -198,6 +209,18 @@ def _reached(run_folder: Path) -> int:
         return -1
     record = read_record(run_folder)
     return int(record.steps[-1]) if len(record.steps) else 0
+
+
+def _copy_patiently(source: Path, target: Path) -> None:
+    try:
+        _copy(source, target)
+    except OSError:  # the run goes on meanwhile, and has replaced its checkpoint by another
+        _copy(source, target)
+
+
+def _why(error: OSError) -> str:
+    """The first reason, of what may be a list of files that could not be copied."""
+    return str(error.args[0][0][-1] if isinstance(error, shutil.Error) else error)
 
 
 def _copy(source: Path, target: Path) -> None:

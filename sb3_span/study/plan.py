@@ -93,13 +93,11 @@ class Plan:
         for old in older.runs:
             if old.key not in runs:
                 raise ValueError(
-                    f"The study was started with the run {old.key!r} ({where}), which the study's file no longer has. "
-                    "Put it back, or give another --folder."
+                    f"The study was started with the run {old.key!r} ({where}), which the study's file no longer has."
                 )
             for option, was, is_now in differences(old.settings(), runs[old.key].settings()):
                 raise ValueError(
-                    f"{option} of the run {old.key!r} is {is_now!r}, but the study was started with {was!r} ({where}). "
-                    "Put it back, or give another --folder."
+                    f"{option} of the run {old.key!r} is {is_now!r}, but the study was started with {was!r} ({where})."
                 )
 
 

@@ -12,13 +12,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Engine, event, make_url
+from sqlalchemy import URL, Engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sb3_span.study.plan import Plan, Run
@@ -73,7 +74,7 @@ class Queue:
         self.plan, self.heartbeat = plan, heartbeat
         self._looked, self._patient_until = math.inf, -math.inf  # as of the wall clock, which goes on while a laptop sleeps
         self.opening = (plan, storage, heartbeat, grace)  # what another process needs to open it too
-        self._storage = open_storage(storage, heartbeat, grace)
+        self._storage = open_storage(storage, "delete it: the study goes on from the records", heartbeat, grace)
         self._study = _patiently(
             lambda: optuna.create_study(study_name=plan.name, storage=self._storage, direction="maximize", load_if_exists=True)
         )
@@ -207,7 +208,16 @@ def _error(trials: list[FrozenTrial]) -> str:
     return failed[-1].user_attrs.get("error", "") if failed else ""
 
 
-def open_storage(url: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> RDBStorage:
+def sqlite_url(file: Path) -> str:
+    """The address of a database in a file, whatever its folders are called."""
+    return URL.create("sqlite", database=str(file)).render_as_string()
+
+
+def open_storage(url: str, if_damaged: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> RDBStorage:
+    """
+    :param url: The database's address
+    :param if_damaged: What to do about a file that is no database
+    """
     connect_args = next((options for start, options in CONNECT_ARGS.items() if url.startswith(start)), {})
     options = {"connect_args": connect_args, "pool_pre_ping": True}
     try:
@@ -220,8 +230,11 @@ def open_storage(url: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> RD
             "PostgreSQL needs the package psycopg: pip install 'psycopg[binary]'."
         ) from error
     except DATABASE_ERRORS as error:
-        shown = make_url(url).render_as_string(hide_password=True)
-        raise ValueError(f"--storage {shown}: the database does not answer ({error.__cause__ or error}).") from error
+        address, why = make_url(url), error.__cause__ or error
+        if url.startswith("sqlite"):  # most often the folder's own, which nobody has given with --storage
+            raise ValueError(f"{address.database} cannot be opened ({why}). If it is damaged, {if_damaged}.") from error
+        shown = address.render_as_string(hide_password=True)
+        raise ValueError(f"--storage {shown}: the database does not answer ({why}).") from error
     if url.startswith("sqlite"):
         _lock_before_reading(opened.engine)
     return opened

@@ -26,7 +26,7 @@ from sb3_span.files import write_text
 from sb3_span.report.references import expert_scores, known_environments, score_on_the_way
 from sb3_span.study.options import check_options
 from sb3_span.study.plan import Plan, differences, get_option, read_plan, replace_options
-from sb3_span.study.queue import no_experimental_warning, open_storage
+from sb3_span.study.queue import no_experimental_warning, open_storage, sqlite_url
 from sb3_span.study.run import train
 
 # Before it gives up on bad trials, and before TPE begins to learn.
@@ -56,7 +56,7 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
     _check_options(plan)
     _remember(plan, folder)
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # why a trial has failed is printed below, in a line
-    storage = open_storage(f"sqlite:///{folder / 'search.db'}")
+    storage = open_storage(sqlite_url(folder / "search.db"), "restore it, or give another --folder to search anew")
     console = Console()
     studies = {method: _open(plan, method, storage) for method in plan.search}
     try:
@@ -70,7 +70,7 @@ def run_search(file: Path, folder: Path, n_trials: int) -> None:
                 )
                 continue
             _write(studies, folder)
-            _print(method, studies[method], console)
+            _print(method, studies[method].trials[objective.number], console)
         _write(studies, folder)
     finally:
         storage.remove_session()
@@ -144,7 +144,13 @@ def _repeat_interrupted(study: optuna.Study) -> None:
 
 
 class _Objective:
-    """The mean score of a method's runs with a trial's settings."""
+    """
+    The mean score of a method's runs with a trial's settings.
+
+    ``number`` is that of the trial: other processes may have begun further ones meanwhile.
+    """
+
+    number: int
 
     def __init__(self, plan: Plan, method: str, folder: Path) -> None:
         self._runs = [run for run in plan.runs if run.method == method]
@@ -153,6 +159,7 @@ class _Objective:
         self._folder = folder
 
     def __call__(self, trial: optuna.Trial) -> float:
+        self.number = trial.number
         try:
             return self._score(trial)
         except optuna.TrialPruned:
@@ -250,8 +257,7 @@ def _write(studies: dict[str, optuna.Study], folder: Path) -> None:
     write_text(folder / "best.yml", yaml.safe_dump(best, sort_keys=False))
 
 
-def _print(method: str, study: optuna.Study, console: Console) -> None:
-    trial = study.trials[-1]
+def _print(method: str, trial: FrozenTrial, console: Console) -> None:
     value = "given up on" if trial.state == TrialState.PRUNED else trial.user_attrs.get(ERROR, "")
     if trial.state == TrialState.COMPLETE:
         value = f"{trial.value:.3f}"

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 
 from sb3_span.study.plan import Plan
@@ -10,6 +11,8 @@ from sb3_span.study.queue import RunState
 from sb3_span.study.records import Record, read_record
 
 NAMES = ("waiting", "running", "done", "failed")
+# Evaluations whose pace is taken for that of what is left.
+RECENT = 5
 
 
 def status_table(plan: Plan, states: dict[str, RunState], records: dict[str, Record]) -> Table:
@@ -75,7 +78,12 @@ def in_words(seconds: float | None) -> str:
 
 
 def _speed(record: Record) -> float:
-    return float(record.train_seconds[-1]) / int(record.steps[-1])
+    """
+    Seconds per step of late. Not since the start: off-policy runs begin with random steps, which train nothing and are several
+    times as fast.
+    """
+    steps, seconds = (np.append(0.0, column)[-1 - RECENT :] for column in (record.steps, record.train_seconds))
+    return float((seconds[-1] - seconds[0]) / (steps[-1] - steps[0]))
 
 
 def read_records(plan: Plan, folder: Path) -> dict[str, Record]:

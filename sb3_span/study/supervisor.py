@@ -15,8 +15,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from sb3_span.files import write_text
 from sb3_span.study.plan import Plan, Run
 from sb3_span.study.queue import DATABASE_ERRORS, Queue
+from sb3_span.study.records import ERROR
 from sb3_span.study.worker import PAUSE, work
 
 MAX_DEATHS = 3
@@ -144,6 +146,9 @@ class Supervisor:
             return []
         is_over = self._deaths[key] >= MAX_DEATHS
         why = f"its worker {died}" + (f"; {MAX_DEATHS} have ended in this run" if is_over else "")
+        if is_over:
+            with contextlib.suppress(OSError):  # the disk may be full
+                write_text(self.folder / "runs" / key / ERROR, f"{why}\n")
         with contextlib.suppress(*DATABASE_ERRORS):  # it will be missed when its signs of life are
             if is_over:
                 self.queue.fail(worker.trial_id, why)

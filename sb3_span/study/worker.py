@@ -56,6 +56,7 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
     with _heartbeat(queue, claim.trial_id):
         watcher = _Reporter(queue, claim, stop, tell)
         try:
+            (folder / ERROR).unlink(missing_ok=True)  # of an earlier attempt
             watcher.catch_up(read_evaluations(folder, run.n_eval_episodes))
             record = train(run, folder, watcher)
         except Interrupted:

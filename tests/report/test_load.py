@@ -77,6 +77,18 @@ def test_runs_outside_the_plan_do_not_count_for_it(folder):
     assert "Is not in the plan, and reported too: CartPole-v1__span__seed5" in status_section(study).points
 
 
+def test_a_damaged_run_outside_the_plan_is_not_missed_in_it(folder):
+    write_plan(folder, ["span", "mlp"], seeds=5)
+    broken = ["CartPole-v1__span__seed0", "CartPole-v1__span__seed5"]  # one of the plan, and one that is not in it
+    for name in broken:
+        (folder / "runs" / name / "evaluations.csv").write_text("step,train")
+    study = load_study(folder)
+    assert "Finished: 19 of 20 runs; part of the way: 0; no evaluation yet: 0." in progress(study)
+    points = status_section(study).points
+    assert [point.split(": ")[:2] for point in points[:2]] == [["Cannot be read and is left out", name] for name in broken]
+    assert not any(name in point for name in broken for point in points if "reported too" in point)
+
+
 def test_failed_runs_are_listed_with_their_error(folder):
     path = write_run(folder, "CartPole-v1", "span", 6, [20] * 3, steps=50000)
     (path / "error.txt").write_text("Traceback (most recent call last):\n  ...\nValueError: no such thing\n")

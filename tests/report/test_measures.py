@@ -88,6 +88,20 @@ def test_equal_time(study):
     assert mlp.mean_return == pytest.approx(np.mean([500, 500, 100, 130, 130, 130]))
 
 
+def test_equal_time_keeps_runs_whose_returns_are_no_numbers(tmp_path):
+    """As the returns along the budget do: without them a method would look better the more of its runs diverge."""
+    for seed in range(3):
+        record = [100.0, math.nan if seed == 0 else 400.0]
+        write_run(tmp_path, "CartPole-v1", "span", seed, record)
+        write_run(tmp_path, "CartPole-v1", "mlp", seed, [20.0, 30.0])
+    frame = measures.equal_time(load_study(tmp_path))
+    end = pick(frame, method="span", time_pct=100)
+    assert end.seeds == 3 and math.isnan(end.mean_return)
+    half = pick(frame, method="span", time_pct=50)
+    assert (half.seeds, half.mean_return) == (3, 100)
+    assert pick(frame, method="span", time_pct=10).seeds == 0  # no evaluation yet
+
+
 def test_throughput(study):
     frame = cost.throughput(study)
     span = pick(frame, env="CartPole-v1", method="span")
@@ -95,6 +109,18 @@ def test_throughput(study):
     assert (span.steps_per_second, mlp.steps_per_second) == (pytest.approx(50), pytest.approx(100))
     assert (mlp.sps_ratio, mlp.paper_sps_ratio) == (2.0, 1.41)
     assert (span.hours, mlp.hours) == (pytest.approx(6000 / 3600), pytest.approx(3000 / 3600))  # six runs of each
+
+
+def test_throughput_is_that_of_finished_runs(folder):
+    """Runs under way may be at their first steps, which train nothing; while none is finished there is nothing else."""
+    for seed in range(6, 14):
+        write_run(folder, "CartPole-v1", "span", seed, [20], steps=50000, seconds_per_step=0.001)
+    write_run(folder, "LunarLander-v3", "span", 0, [20], steps=50000, seconds_per_step=0.001)
+    frame = cost.throughput(load_study(folder))
+    span = pick(frame, env="CartPole-v1", method="span")
+    assert (span.steps_per_second, span.seeds) == (pytest.approx(50), 6)
+    assert span.hours == pytest.approx((6000 + 8 * 5) / 3600)
+    assert pick(frame, env="LunarLander-v3", method="span").steps_per_second == pytest.approx(1000)
 
 
 def test_costs(study, met):
@@ -118,6 +144,25 @@ def test_final_returns(study):
     assert (acrobot.first_mean, acrobot.other_mean) == (-92.5, -452.5)
     assert (acrobot.first_seeds, acrobot.other_seeds, acrobot.verdict) == (6, 6, "better")
     assert acrobot.paper_t == 2.322
+
+
+def test_methods_with_different_budgets_are_not_compared(tmp_path):
+    """As from hyperparameter files with an n_timesteps each. The steps are those of both."""
+    for seed in range(5):
+        write_run(tmp_path, "CartPole-v1", "span", seed, [500] * 20)
+        write_run(tmp_path, "CartPole-v1", "mlp", seed, [20 + seed] * 10)
+        for method, score in (("span", -100), ("mlp", -400)):
+            write_run(tmp_path, "Acrobot-v1", method, seed, [score + seed] * 10)
+    study = load_study(tmp_path)
+    tables = [scores.final_returns(study).rename(columns={"other": "method"}), scores.iqm(study), scores.on_the_way(study)]
+    for frame in tables:
+        assert pick(frame, env="CartPole-v1", method="mlp").verdict == "different budgets"
+        assert pick(frame, env="Acrobot-v1", method="mlp").verdict == "better"
+    assert pick(tables[1], env="aggregate", method="mlp").verdict == "different budgets"
+    ratios = cost.cost_ratios(study, cost.costs(measures.by_threshold(study, measures.arrivals(study))))
+    for frame in (tables[0], ratios[ratios.threshold_pct == 100]):
+        row = pick(frame, env="CartPole-v1")
+        assert (row.steps, row.max_steps) == (50000, 100000)
 
 
 def test_interquartile_means(study):

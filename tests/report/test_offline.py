@@ -51,6 +51,14 @@ def test_table(folder):
     assert [cell.text for cell in thing[:4]] == ["Thing-v3", "mine/thing-v0", "return 12.0", ""]
 
 
+def test_steps_are_those_of_all_methods(folder):
+    path = write_run(folder, "mine/thing-v0", "mlp", 0, [10.0, 12.0])
+    settings = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**settings, "algo": "iql", "evaluation_env": "Thing-v3"}))
+    table = offline.table(offline.scores(load_study(folder)))
+    assert [row[table.columns.index("steps")].text for row in table.rows] == ["5k", "5k to 10k"]
+
+
 def test_in_the_report_and_in_the_terminal(folder, monkeypatch, capsys):
     main(["report", str(folder)])
     assert (

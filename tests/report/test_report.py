@@ -1,5 +1,6 @@
 """``sb3-span report``: what is written, and how it reads."""
 
+import io
 import math
 import re
 import shutil
@@ -107,8 +108,11 @@ def test_tables_say_how_many_seeds_and_steps_are_behind_them(whole):
 def test_one_seed_is_reported_and_nothing_is_concluded(tmp_path):
     write_run(tmp_path, "CartPole-v1", "span", 0, [500] * 10)
     write_run(tmp_path, "CartPole-v1", "mlp", 0, [20] * 10)
-    text = report(tmp_path)["report.md"].decode()
+    files = report(tmp_path)
+    text = files["report.md"].decode()
     assert "too few seeds in 1" in text
+    assert "| CartPole-v1 | SPAN | 1.000<br>*paper 1.000 [1.000, 1.000]* |" in text  # an interval needs two seeds
+    assert pd.read_csv(io.BytesIO(files["tables/profiles.csv"]))[["low", "high"]].isna().all(axis=None)
     assert "better" not in text.replace("Nothing is called better or worse", "").replace("higher is better", "")
 
 
@@ -120,6 +124,7 @@ def test_returns_that_are_no_numbers(tmp_path):
     assert "- Has returns that are no numbers: CartPole-v1__span__seed4" in text
     assert "by final returns in 1 environment: not a number in 1." in text
     assert "inside the noise" not in text
+    assert not re.search(r"\bnan\b", text)
 
 
 def test_the_papers_figures_only_beside_their_like(tmp_path):
@@ -127,12 +132,44 @@ def test_the_papers_figures_only_beside_their_like(tmp_path):
     for env in ("Hopper-v5", "CartPole-v1"):
         for method in ("span", "mlp"):
             write_run(tmp_path, env, method, 0, [400] * 10)
+        base = {"span_arch.nmodes": 8, "learning_rate": 0.001}
+        write_run(tmp_path, env, "span", 0, [300] * 10, base=base, cell={"span_arch.nmodes": 6})
     text = report(tmp_path)["report.md"].decode()
+    assert "flat at 500" in text and "better median, fewer failures" not in text  # what the paper saw in its ablations
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert any("*paper" in row for row in rows if row.startswith("| CartPole-v1"))
     others = [row for row in rows if row.startswith(("| Hopper-v5", "| aggregate"))]
     assert others and not any("*paper" in row for row in others)
     assert "The paper trained Hopper-v5 with another algorithm: its figures are left out there." in text
+
+
+def test_what_is_left_out_of_aggregates(folder):
+    for method in ("span", "mlp"):
+        write_run(folder, "InvertedPendulum-v5", method, 0, [1000] * 10)
+    text = report(folder)["report.md"].decode()
+    assert (
+        "Aggregates are over Acrobot-v1, CartPole-v1: they take the environments in which every method has a finished run "
+        "and, where two or more have 5 seeds of every method, only those." in text
+    )
+
+
+def test_budgets_are_those_of_all_methods(tmp_path):
+    for seed in range(5):
+        write_run(tmp_path, "CartPole-v1", "span", seed, [500] * 20)
+        write_run(tmp_path, "CartPole-v1", "mlp", seed, [20] * 10)
+    text = report(tmp_path)["report.md"].decode()
+    assert "SPAN against MLP, by final returns in 1 environment: different budgets in 1." in text
+    assert "Budgets differ from the paper's (CartPole-v1 50k to 100k instead of" in text
+    ratios, finals = (text.split(f"### {title}")[1].split("###")[0] for title in ("Ratio of expected costs", "Final returns"))
+    assert ratios.count("| 50k to 100k |") == finals.count("| 50k to 100k |") == 1
+
+
+def test_cells_in_which_several_options_differ(tmp_path):
+    base = {"span_arch.nmodes": 3, "learning_rate": 0.001}
+    write_run(tmp_path, "CartPole-v1", "span", 0, [400], base=base)
+    write_run(tmp_path, "CartPole-v1", "span", 0, [300], base=base, cell={"span_arch.nmodes": 1, "learning_rate": 0.01})
+    text = report(tmp_path)["report.md"].decode()
+    assert "when one option, or several joined by +, is changed" in text and "| nmodes + learning_rate |" in text
 
 
 def test_a_report_that_fails_leaves_the_old_one(folder, monkeypatch):

@@ -12,13 +12,21 @@ from sb3_span.report.references import paper
 from sb3_span.report.statistics import TAUS, compare, compare_moments, iqm_interval, performance_profile, verdict
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (5, 1), (6, 1), (20, 1), (7, 3), (20, 7)])
+@pytest.mark.parametrize("shape", [(2, 1), (5, 1), (6, 1), (20, 1), (7, 3), (20, 7)])
 def test_interquartile_mean_is_scipys_trimmed_mean(shape, monkeypatch):
     monkeypatch.setattr(statistics, "IQM_RESAMPLES", 200)
     scores = np.random.default_rng(0).normal(size=shape)
     point, low, high = iqm_interval(scores)
     assert point == pytest.approx(stats.trim_mean(scores, 0.25, axis=None))
     assert low <= point <= high
+
+
+def test_one_seed_has_no_interval():
+    scores = np.array([[0.75, 1.0]])
+    point, low, high = iqm_interval(scores)
+    assert point == 0.875 and math.isnan(low) and math.isnan(high)
+    share, low, high = performance_profile(scores)
+    assert set(share) == {0, 0.5, 1} and np.isnan(low).all() and np.isnan(high).all()
 
 
 def test_intervals_are_reproducible_and_leave_numpys_generator_alone():

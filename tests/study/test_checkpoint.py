@@ -125,6 +125,30 @@ def test_ppo_in_the_middle_of_a_rollout(tmp_path):
     assert loaded.env.ret_rms.var == model.env.ret_rms.var != 1
 
 
+def test_killed_while_it_deletes_the_old_checkpoint(tmp_path, monkeypatch):
+    """The old one may have the higher number: an on-policy run goes back to the start of its rollout."""
+
+    class Killed(BaseException):
+        pass
+
+    def delete_a_file_and_die(path, **_):
+        for file in path.rglob("state.json"):
+            file.unlink()
+            raise Killed
+
+    checkpoints = Checkpoints(tmp_path)
+    make_ppo().learn(200, SaveAt(checkpoints, [100]))
+    loaded, _ = checkpoints.load(make_ppo())
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("shutil.rmtree", delete_a_file_and_die)
+        loaded.learn(200, SaveAt(checkpoints, [70]), reset_num_timesteps=False)
+    again, state = checkpoints.load(make_ppo())
+    assert (state["reached"], again.num_timesteps) == (70, 64)
+    # What was left half deleted goes with the rest.
+    checkpoints.clear()
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_to_load(tmp_path):
     assert Checkpoints(tmp_path).load(make_sac()) is None
 

@@ -1,6 +1,7 @@
 """Whole studies with real worker processes, and what may happen to them."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import time
 import uuid
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import yaml
@@ -19,7 +21,7 @@ import yaml
 from sb3_span.cli import main
 from sb3_span.study.command import open_study, run_study
 from sb3_span.study.queue import Queue
-from sb3_span.study.records import read_record, write_evaluations
+from sb3_span.study.records import read_record
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted
 from sb3_span.study.worker import work
@@ -236,16 +238,6 @@ def test_a_queue_that_is_elsewhere(start, tmp_path, capsys):
     assert not (folder / "study.db").exists()
 
 
-def test_looking_at_records_leaves_no_database(tmp_path, capsys):
-    run = ppo_run(200)
-    (tmp_path / "study.yml").write_text(yaml.safe_dump(make_plan(run).resolved))
-    train(run, tmp_path / "runs" / run.key)
-    main(["study", "status", "--folder", str(tmp_path)])
-    main(["study", "retry", "--folder", str(tmp_path)])
-    assert "0 failed runs wait again" in capsys.readouterr().out
-    assert not (tmp_path / "study.db").exists()
-
-
 def test_an_error_without_a_message_is_an_error(tmp_path, monkeypatch):
     def fail(*args):
         raise ValueError
@@ -255,6 +247,47 @@ def test_an_error_without_a_message_is_an_error(tmp_path, monkeypatch):
     with Queue(make_plan(run), f"sqlite:///{tmp_path / 'study.db'}") as queue:
         work(queue, tmp_path, threading.Event(), lambda event, details: None)
         assert queue.states()[run.key].error == "ValueError: "
+
+
+def test_the_error_of_an_earlier_attempt_goes_when_a_run_is_begun_again(tmp_path, monkeypatch):
+    """A report lists as failed what has one."""
+    errors = []
+
+    def stop(run, folder, watcher):
+        errors.append((folder / "error.txt").exists())
+        raise Interrupted
+
+    monkeypatch.setattr("sb3_span.study.worker.train", stop)
+    run, stopped = ppo_run(200), threading.Event()
+    (tmp_path / "runs" / run.key).mkdir(parents=True)
+    (tmp_path / "runs" / run.key / "error.txt").write_text("ValueError: no such thing\n")
+    with Queue(make_plan(run), f"sqlite:///{tmp_path / 'study.db'}") as queue:
+        work(queue, tmp_path, stopped, lambda event, details: stopped.set() if event == "stopped" else None)
+    assert errors == [False]
+
+
+DEADLY = """
+import os
+import gymnasium as gym
+
+class Deadly(gym.Env):
+    def __init__(self):
+        os._exit(9)
+
+gym.register("Deadly-v0", Deadly)
+"""
+
+
+def test_a_run_in_which_three_workers_die_has_failed(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    (tmp_path / "deadly_env.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    run = dataclasses.replace(ppo_run(200), env="Deadly-v0", gym_packages=("deadly_env",))
+    study = {**make_plan(run, name=uuid.uuid4().hex).resolved, "gym_packages": ["deadly_env"]}
+    (tmp_path / "study.yml").write_text(yaml.safe_dump(study))
+    assert not start()
+    error = (tmp_path / "out" / "runs" / run.key / "error.txt").read_text()
+    assert error == "its worker ended with the exit code 9; 3 have ended in this run\n"
 
 
 def test_an_idle_worker_takes_over_what_a_dead_one_had(tmp_path, storage, monkeypatch):
@@ -281,86 +314,6 @@ def test_a_study_that_was_changed(start, tmp_path):
     file.write_text(yaml.safe_dump(study))
     with pytest.raises(ValueError, match=r"hyperparams.n_epochs of the run .* is 9, but the study was started with 2"):
         start()
-
-
-def test_gathering_from_several_machines(tmp_path, capsys):
-    runs = [ppo_run(400, seed=seed) for seed in range(3)]
-    machines = [tmp_path / "one", tmp_path / "other"]
-    for machine in machines:
-        machine.mkdir()
-        (machine / "study.yml").write_text(yaml.safe_dump(make_plan(*runs).resolved))
-    train(runs[0], machines[0] / "runs" / runs[0].key)
-    with contextlib.suppress(Interrupted):
-        train(runs[1], machines[0] / "runs" / runs[1].key, StopAt(300))
-    train(runs[1], machines[1] / "runs" / runs[1].key)
-    train(runs[2], machines[1] / "runs" / runs[2].key)
-    together = tmp_path / "together"
-    main(["study", "gather", *map(str, machines), "--folder", str(together)])
-    assert_complete(together, *runs)
-    main(["study", "gather", str(machines[0]), "--folder", str(together)])
-    assert "0 runs gathered" in capsys.readouterr().out
-    # One that is damaged does not keep the others from being gathered.
-    path = machines[0] / "runs" / runs[0].key / "evaluations.csv"
-    path.write_text(path.read_text()[:-5])
-    shutil.rmtree(together / "runs" / runs[1].key)
-    with pytest.raises(SystemExit):
-        main(["study", "gather", *map(str, machines), "--folder", str(together)])
-    output = capsys.readouterr().out
-    assert "evaluations.csv, line 3: half written" in output and "1 left out" in output
-    assert_complete(together, *runs)
-    # One that is damaged where they are gathered is replaced.
-    path = together / "runs" / runs[2].key / "evaluations.csv"
-    path.write_text(path.read_text()[:-5])
-    main(["study", "gather", str(machines[1]), "--folder", str(together)])
-    assert_complete(together, *runs)
-
-
-def test_gathering_a_study_that_has_grown(tmp_path, capsys):
-    """In whichever order its folders are named; folders of another study are refused before anything is copied."""
-    runs = [ppo_run(200, seed=seed) for seed in range(2)]
-    for name, own in (("small", runs[:1]), ("grown", runs), ("other", [ppo_run(200, seed=0, n_epochs=9)])):
-        folder = tmp_path / name
-        (folder / "runs").mkdir(parents=True)
-        (folder / "study.yml").write_text(yaml.safe_dump(make_plan(*own).resolved))
-    train(runs[1], tmp_path / "grown" / "runs" / runs[1].key)
-    for i, names in enumerate((["small", "grown"], ["grown", "small"])):
-        main(["study", "gather", *(str(tmp_path / name) for name in names), "--folder", str(tmp_path / f"together{i}")])
-        assert "1 runs gathered" in capsys.readouterr().out
-        main(["study", "gather", str(tmp_path / "small"), "--folder", str(tmp_path / f"together{i}")])
-    with pytest.raises(SystemExit, match=r"other and .*grown are not folders of the same study"):
-        main(["study", "gather", str(tmp_path / "grown"), str(tmp_path / "other"), "--folder", str(tmp_path / "mixed")])
-    assert not (tmp_path / "mixed").exists()
-
-
-def test_errors_with_brackets(tmp_path, capsys):
-    """What looks like markup is printed as it is."""
-    run = ppo_run(200)
-    (tmp_path / "study.yml").write_text(yaml.safe_dump(make_plan(run).resolved))
-    with Queue(make_plan(run), f"sqlite:///{tmp_path / 'study.db'}") as queue:
-        queue.refill()
-        queue.fail(queue.claim().trial_id, "[enforce fail at a.cpp:1] bad [/tmp/x]")
-    main(["study", "status", "--folder", str(tmp_path)])
-    assert "[enforce fail at a.cpp:1] bad [/tmp/x]" in capsys.readouterr().out
-
-
-def test_status(tmp_path, capsys):
-    runs = [ppo_run(400, seed=seed) for seed in range(2)]
-    (tmp_path / "study.yml").write_text(yaml.safe_dump(make_plan(*runs).resolved))
-    folder = tmp_path / "runs" / runs[0].key
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(runs[0].settings()))
-
-    def status():
-        main(["study", "status", "--folder", str(tmp_path)])
-        lines = capsys.readouterr().out.splitlines()
-        return next(line for line in lines if "CartPole-v1" in line).replace("│", " ").split()
-
-    write_evaluations(folder, [[200, 30.0, 1, 2, 3]])
-    # 200 steps took 30 seconds, 600 are left.
-    assert status() == ["CartPole-v1", "span", "2", "1", "min", "30", "s"]
-    # The database has not heard of it yet.
-    write_evaluations(folder, [[200, 30.0, 1, 2, 3], [400, 60.0, 1, 2, 3]])
-    assert status() == ["CartPole-v1", "span", "1", "1", "1", "min", "00", "s"]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import json
+import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
@@ -15,6 +18,7 @@ from sb3_span.study.evaluation import evaluate
 from sb3_span.study.records import read_evaluations, read_record, write_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted, LostRun, Watcher
+from sb3_span.trained import env_of
 from tests.study.runs import ppo_run, sac_run
 
 
@@ -160,6 +164,21 @@ def test_another_worker_takes_over(tmp_path):
         train(run, tmp_path, Stolen())
     record = read_record(tmp_path)
     assert list(record.steps) == [200, 400, 600]
+
+
+def test_the_environment_of_a_trained_run(tmp_path, monkeypatch):
+    """Whichever of the study's packages registers it."""
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "first_package.py").write_text("")
+    entry = "gymnasium.envs.classic_control:PendulumEnv"
+    (tmp_path / "second_package.py").write_text(f"import gymnasium\ngymnasium.register('Mine-v0', {entry!r})\n")
+    run = dataclasses.replace(ppo_run(), env="Mine-v0", gym_packages=("first_package", "second_package"))
+    for hyperparams, gravity in (({}, 10.0), ({"env_kwargs": {"g": 5.0}}, 5.0)):
+        (tmp_path / "run.json").write_text(json.dumps(dataclasses.replace(run, hyperparams=hyperparams).settings()))
+        sys.modules.pop("second_package", None)
+        gym.envs.registration.registry.pop("Mine-v0", None)
+        assert gym.make(env_of(tmp_path / "model.zip")).unwrapped.g == gravity
 
 
 def test_a_folder_of_another_study(tmp_path):

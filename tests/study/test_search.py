@@ -13,6 +13,7 @@ from sb3_span.cli import main
 from sb3_span.report.references import score_on_the_way
 from sb3_span.study import search
 from sb3_span.study.plan import read_plan
+from sb3_span.study.queue import sqlite_url
 from sb3_span.study.records import read_record
 from tests.study.runs import PPO, SPAN
 
@@ -154,6 +155,27 @@ def test_another_process_has_the_last_trial(tmp_path, monkeypatch):
     search.run_search(file, tmp_path / "found", 1)
     assert len(waited) == 1
     assert [row["state"] for row in rows(tmp_path / "found")] == ["complete"]
+
+
+def test_what_is_printed_is_the_trial_that_was_run(tmp_path, monkeypatch, capsys):
+    """Another process may begin one meanwhile. The folder has a name that addresses do not have."""
+    folder = tmp_path / "what?folder"
+    record = dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 500.0))
+
+    def train(run, _):
+        storage = optuna.storages.RDBStorage(sqlite_url(folder / "search.db"))
+        if run.seed == 100:
+            optuna.load_study(study_name="search-span", storage=storage).add_trial(
+                optuna.trial.create_trial(user_attrs={search.ERROR: "of another process"}, state=optuna.trial.TrialState.FAIL)
+            )
+        storage.engine.dispose()
+        return record
+
+    monkeypatch.setattr(search, "train", train)
+    search.run_search(write(tmp_path, search={"span": STUDY["search"]["span"]}), folder, 1)
+    output = capsys.readouterr().out
+    assert "span 0: 1.000" in output and "of another process" not in output
+    assert {path.name for path in tmp_path.iterdir()} == {"search.yml", "what?folder"}
 
 
 def test_a_search_that_was_changed(tmp_path, monkeypatch):
