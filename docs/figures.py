@@ -11,8 +11,7 @@ import torch as th
 from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
 from sb3_span.report.load import load_study
-from sb3_span.report.references import random_scores
-from sb3_span.report.statistics import MIN_SEEDS
+from sb3_span.report.references import random_scores, thresholds
 from sb3_span.study.records import Record, read_record, run_folders
 
 IMAGES = Path(__file__).parent / "images"
@@ -147,36 +146,34 @@ def draw_methods(path: Path, name: str) -> None:
 
 
 def draw_settings(path: Path) -> None:
-    """Learning curves with the paper's settings and with those that were searched for: means over seeds and all between."""
+    """Learning curves with the paper's settings and with those that were searched for: means over seeds, and quartiles."""
     curves = [("evidence", "span", "--"), ("evidence", "mlp", "--"), ("tuned", "span-tuned", "-"), ("tuned", "mlp-tuned", "-")]
     studies = {name: load_study(RESULTS / name) for name in ("evidence", "tuned")}
-    seeds = {  # of the paper's settings, where those were run
-        env: len(study.finished(env, study.methods[0]))
-        for study in reversed(studies.values())
-        for env in study.envs
-        if all(len(study.finished(env, method)) >= MIN_SEEDS for method in study.methods)
-    }
-    envs = [env for env in studies["evidence"].envs if env in seeds]
+    envs = [env for env in studies["evidence"].envs if env in studies["tuned"].envs]
     figure, axes = make_panels(len(envs), width=3.6)
     for ax, env in zip(axes, envs, strict=True):
-        highest = -np.inf
+        expert, low, highest = thresholds(env)[100], random_scores()[env], -np.inf
+        ax.axhline(expert, color="#8b949e", linewidth=1, linestyle=":", label="the expert's score")
+        seeds = []
         for name, method, style in curves:
             label, color = METHODS[method.removesuffix("-tuned")]
-            runs = studies[name].finished(env, method) if env in studies[name].envs else []
-            if not runs:
-                continue
+            runs = studies[name].finished(env, method)
             returns = np.array([run.means for run in runs])
-            highest = max(highest, returns.max())
             steps = runs[0].steps / 1000
             settings = "the paper's settings" if name == "evidence" else "tuned"
-            ax.fill_between(steps, *np.quantile(returns, [0, 1], axis=0), color=color, alpha=0.08, linewidth=0)
+            bottom, top = np.quantile(returns, [0.25, 0.75], axis=0)
+            ax.fill_between(steps, bottom, top, color=color, alpha=0.13, linewidth=0)
             ax.plot(steps, returns.mean(axis=0), color=color, linewidth=2, linestyle=style, label=f"{label}, {settings}")
-        low, solved = random_scores()[env], gym.spec(env).reward_threshold
+            highest = max(highest, expert, top.max())
+            seeds.append(len(runs))
         # The depths of the first evaluations are not what matters.
-        ax.set_ylim(max(ax.get_ylim()[0], low - (solved - low) / 2), highest + 0.05 * (solved - low))
-        ax.set_title(f"{env}, {seeds[env]} seeds", fontsize=10)
+        ax.set_ylim(max(ax.get_ylim()[0], low - (expert - low) / 2), highest + 0.05 * (expert - low))
+        paper, tuned = min(seeds[:2]), min(seeds[2:])
+        ax.set_title(f"{env}, {paper} seeds" if paper == tuned else f"{env}, {paper} and {tuned} seeds", fontsize=10)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside upper center", ncols=4)
+    figure.legend(
+        handles[1:] + handles[:1], labels[1:] + labels[:1], frameon=False, fontsize=9, loc="outside upper center", ncols=5
+    )
     figure.savefig(path, dpi=150)
 
 

@@ -37,6 +37,7 @@ class NativePPO(NativeCode):
         self.agent: Any = agent
         self.last_kl = self.loss = 0.0  # of the last batch
         self._is_choice = isinstance(agent.action_space, spaces.Discrete)
+        self._widths = dict.fromkeys(ROLLOUT, 1)  # of what a rollout keeps of each step
 
     def _parts(self) -> tuple[Sequence[nn.Module], Sequence[th.optim.Optimizer]]:
         return (self.policy,), (self.policy.optimizer,)
@@ -55,6 +56,11 @@ class NativePPO(NativeCode):
         if networks is None or trained is None:
             return None
         used = [param for network in networks for param in network.parameters]
+        n_actions = int(policy.action_space.n) if self._is_choice else math.prod(policy.action_space.shape)
+        self._widths |= dict(observations=networks[0].shape[1], actions=1 if self._is_choice else n_actions)
+        sizes = [(network.shape[1], network.shape[5]) for network in networks]
+        if sizes != [(self._widths["observations"], n_actions), (self._widths["observations"], 1)]:  # parts of another policy
+            return None
         if not self._is_choice:
             used.append(policy.log_std)
         return [*trained, *used], lambda: self._make_plan(networks, trained)
@@ -81,9 +87,12 @@ class NativePPO(NativeCode):
         return extension.ppo_plan(*described, *of_log_std, trained, self._options[0])
 
     def knows(self, buffer: Any) -> bool:
-        """Whether a rollout is one of SB3's, with actions that there are: callbacks may have changed some."""
+        """Whether a rollout is one of SB3's, of this policy, with actions that there are: callbacks may have changed some."""
         # Buffers of one's own may have other samples than those that they keep.
         if type(buffer) is not RolloutBuffer or replaces_methods(buffer):
+            return False
+        rows = buffer.buffer_size * buffer.n_envs
+        if any(getattr(buffer, name).size != rows * width for name, width in self._widths.items()):
             return False
         if not self._is_choice:
             return True
@@ -110,7 +119,7 @@ class NativePPO(NativeCode):
         addresses = [order.ctypes.data, *(array.ctypes.data for array in arrays)]
         done = extension.ppo_epoch(
             self.plan,
-            (len(order), agent.batch_size, *addresses),
+            (len(order), min(agent.batch_size, len(order)), *addresses),
             (clip_range, clip_range_vf, agent.ent_coef, agent.vf_coef, max_kl),
             agent.normalize_advantage,
             agent.policy.optimizer.param_groups[0]["lr"],

@@ -24,6 +24,12 @@ def write_c(policy: DeterministicPolicy, check: str, int8: bool = False) -> dict
     return {"policy.h": header, "policy.c": _source(body, act)}
 
 
+# gcc does not fuse in its standard modes, and warns of the pragma.
+NOTHING_FUSED = """#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF /* the same bits on every processor */
+#endif"""
+
+
 def _source(body: Body, act: list[str]) -> str:
     parts = needed_parts("\n".join(act))
     macros = [part for part in parts if part.startswith("#define")]
@@ -32,7 +38,7 @@ def _source(body: Body, act: list[str]) -> str:
     if any("sqrtf" in part for part in parts):
         includes += ["", "#include <math.h>"]
     title = "/* A trained policy; policy.h says what it is. First the functions that it is made of, then its weights. */"
-    sections = [title, "\n".join(includes), "\n".join(macros), *functions, *body.constants, *act]
+    sections = [title, "\n".join(includes), NOTHING_FUSED, "\n".join(macros), *functions, *body.constants, *act]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 

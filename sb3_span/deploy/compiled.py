@@ -15,7 +15,7 @@ from sb3_span.deploy.c_header import action_type, observation_type, size
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
 
 C = Path(__file__).parent / "c"
-# -std=c99 also keeps a compiler from fusing multiplications and additions: the same bits on every processor.
+# -std=c99 also keeps gcc from fusing multiplications and additions (clang has a pragma): the same bits on every processor.
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-pedantic")
 DTYPES = {"float": np.float32, "int32_t": np.int32}
 

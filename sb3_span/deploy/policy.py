@@ -18,7 +18,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.torch_layers import MlpExtractor
 from stable_baselines3.common.vec_env import VecNormalize
-from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from stable_baselines3.sac.policies import Actor as SquashedGaussianActor
 from stable_baselines3.td3.policies import Actor as TD3Actor
 from torch import nn
@@ -185,7 +185,9 @@ def read_vecnormalize(vecnormalize: VecNormalize | None, space: spaces.Space) ->
         if key not in parts or parts[key].shape != rms.mean.shape:
             raise ValueError(
                 f"The VecNormalize statistics are for observations of shape {rms.mean.shape}{f' named {key!r}' * bool(key)}, "
-                f"but the policy observes {space}. Give the statistics that were saved with this model."
+                f"but the policy observes {space}. Give the statistics that were saved with this model. Where a wrapper "
+                "around VecNormalize changes what the policy sees, train with VecNormalize as the outermost one, as in "
+                "VecNormalize(VecFrameStack(env, 4)), or export model.policy and normalise before you call it."
             )
         std = np.sqrt(rms.var + vecnormalize.epsilon)
         result[key] = Normalization(np.asarray(rms.mean, dtype=np.float64), std, float(vecnormalize.clip_obs))
@@ -219,12 +221,12 @@ def find_network(policy: Any) -> nn.Sequential:
     if hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net"):  # PPO, A2C, TRPO, MaskablePPO
         network = [policy.pi_features_extractor, _actor_body(policy.mlp_extractor), policy.action_net]
         return nn.Sequential(*network, *[nn.Tanh()] * policy.squash_output)
-    if isinstance(policy, DQNPolicy):
-        return nn.Sequential(policy.q_net.features_extractor, policy.q_net.q_net)
-    quantile_net = getattr(policy, "quantile_net", None)
-    if quantile_net is not None:  # QR-DQN
-        network = [quantile_net.features_extractor, quantile_net.quantile_net, QuantileMean(quantile_net.n_quantiles)]
-        return nn.Sequential(*network)
+    if isinstance(policy, DQNPolicy | QNetwork):
+        q_net = policy if isinstance(policy, QNetwork) else policy.q_net
+        return nn.Sequential(q_net.features_extractor, q_net.q_net)
+    if hasattr(policy, "quantile_net"):  # QR-DQN's policy, or its network, which has a part of the same name
+        whole = policy.quantile_net if hasattr(policy.quantile_net, "quantile_net") else policy
+        return nn.Sequential(whole.features_extractor, whole.quantile_net, QuantileMean(whole.n_quantiles))
     actor = getattr(policy, "actor", policy)
     if isinstance(actor, TD3Actor):  # TD3, DDPG
         return nn.Sequential(actor.features_extractor, actor.mu)

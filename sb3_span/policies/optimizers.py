@@ -126,7 +126,9 @@ def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:
     """The part that each parameter of a policy belongs to."""
     parts = dict.fromkeys(module.parameters(), "other")
     for name, layer in module.named_modules():
-        if isinstance(layer, th.nn.Linear) and not HEADS.isdisjoint(name.split(".")):
+        path = name.split(".")
+        is_features = any("features_extractor" in part for part in path)  # what is in there is the user's, whatever its name
+        if isinstance(layer, th.nn.Linear) and not is_features and not HEADS.isdisjoint(path):
             parts.update(dict.fromkeys(layer.parameters(), "head"))
     for span in module.modules():
         if isinstance(span, SPAN):

@@ -120,6 +120,14 @@ def test_a_replay_buffer_of_another_environment():
         agent.train(1, 16)
 
 
+def test_a_rollout_of_another_environment():
+    agent = train(make_agent(sb3_span.PPO), STEPS["PPO"])
+    other = train(sb3_span.PPO("SPANPolicy", "MountainCarContinuous-v0", n_steps=32, batch_size=16), 32)
+    agent.rollout_buffer = other.rollout_buffer
+    with pytest.raises(ValueError, match=r"shape \(16, 2\)"):
+        agent.train()
+
+
 def test_actions_that_there_are_not():
     agent = train(make_agent(sb3_span.PPO, env=lambda: make("vector", "discrete")), STEPS["PPO"])
     agent.rollout_buffer.actions[:3] = 7

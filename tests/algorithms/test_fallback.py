@@ -284,6 +284,14 @@ def test_nan_is_named(name, network):
         agent.train(1, 8) if name == "SAC" else agent.train()
 
 
+@pytest.mark.parametrize("network", ["span", "mlp"])
+def test_observations_that_are_nan_are_named_as_by_sb3(network):
+    agent = train(make_agent(sb3_span.PPO, network, env=lambda: make("vector", "discrete")), STEPS["PPO"])
+    agent._last_obs = np.full_like(agent._last_obs, np.nan)
+    with pytest.raises(ValueError, match=r"Expected parameter logits[\s\S]*nan"):
+        train(agent, STEPS["PPO"])
+
+
 @needs_native
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
 @pytest.mark.parametrize("loader", [stable_baselines3, sb3_span])

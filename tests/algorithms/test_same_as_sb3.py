@@ -59,6 +59,7 @@ PPO_OPTIONS = {
     "clipped values": dict(clip_range_vf=0.01, clip_range=0.01, learning_rate=1e-2),
     "stops early": dict(target_kl=1e-4, learning_rate=3e-3, n_epochs=10),
     "a rest": dict(batch_size=24),
+    "all in one batch": dict(batch_size=10**9),
     "advantages as they are": dict(normalize_advantage=False, max_grad_norm=100.0),
     "falling rate": dict(learning_rate=LinearSchedule(1e-2, 1e-3, 1.0), clip_range=LinearSchedule(0.3, 0.1, 1.0)),
     "several environments": dict(n_envs=3),

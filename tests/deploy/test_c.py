@@ -3,6 +3,7 @@ The exported C acts as ``predict`` does. Every export checks itself, with the co
 policies, and the check itself is checked.
 """
 
+import platform
 import re
 import shutil
 import subprocess
@@ -308,6 +309,30 @@ def test_clean_self_contained_and_without_heap(compiler, algo, actions, tmp_path
     # Nothing from outside but what the compiler may want for copying, no memory that is written to.
     assert {symbol for symbol, kind in kinds.items() if kind == "U"} <= {"memcpy", "memset", "_GLOBAL_OFFSET_TABLE_"}
     assert not set(kinds.values()) & set("bBdDC")
+
+
+@pytest.mark.parametrize("algo, part", [(SAC, "actor"), (TD3, "actor"), (DQN, "q_net"), (QRDQN, "quantile_net")], ids=name)
+def test_a_network_alone(algo, part, tmp_path):
+    """What the guide saves alone is exported alone: each export is compared with predict."""
+    model = lively(algo, actions="box" if part == "actor" else "discrete")
+    assert export_c(getattr(model, part), tmp_path).largest <= 1e-4
+
+
+def test_statistics_inside_a_wrapper(tmp_path):
+    env = VecFrameStack(VecNormalize(make_vec_env("Pendulum-v1")), 2)
+    with pytest.raises(ValueError, match=r"VecNormalize\(VecFrameStack\(env, 4\)\)"):
+        export_c(PPO("SPANPolicy", env), tmp_path)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86's instructions")
+def test_nothing_is_fused(compiler, tmp_path):
+    if not shutil.which(compiler):
+        pytest.skip(f"there is no {compiler} here")
+    export_c(lively(), tmp_path)
+    command = [compiler, "-std=c99", "-O2", "-mfma", "-S", "policy.c", "-o", "-"]
+    assembly = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert "mulss" in assembly and "fmadd" not in assembly
 
 
 def test_a_nan_does_not_run_out_of_the_tables(tmp_path):

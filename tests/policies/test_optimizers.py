@@ -7,6 +7,7 @@ import pytest
 import torch as th
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import update_learning_rate
 
 from sb3_span import ClippedMlpPolicy
@@ -177,6 +178,29 @@ def test_a_layer_in_front_of_span_is_no_head():
     factors = dict(zip(policy.optimizer.param_groups[0]["params"], policy.optimizer.defaults["lr_scale"], strict=True))
     assert {factors[param] for param in policy.critic.parameters()} == {1.0}
     assert {factors[param] for param in policy.value_net.parameters()} == {10.0}
+
+
+class Encoder(FlattenExtractor):
+    """A features extractor with a layer of the name that SAC's head has."""
+
+    def __init__(self, observation_space):
+        super().__init__(observation_space)
+        self.mu = th.nn.Linear(self.features_dim, self.features_dim)
+
+    def forward(self, observations):
+        return self.mu(super().forward(observations))
+
+
+@pytest.mark.parametrize("algorithm", [PPO, SAC])
+def test_a_layer_of_a_features_extractor_is_no_head(algorithm):
+    options = dict(features_extractor_class=Encoder, lr_scale=dict(head=10.0))
+    policy = algorithm("SPANPolicy", make("vector"), policy_kwargs=options).policy
+    optimizer = next(optimizers_of(policy))
+    factors = dict(zip(optimizer.param_groups[0]["params"], optimizer.defaults["lr_scale"], strict=True))
+    actor = policy if algorithm is PPO else policy.actor
+    assert {factors[param] for param in actor.features_extractor.parameters()} == {1.0}
+    head = policy.action_net if algorithm is PPO else policy.actor.mu
+    assert {factors[param] for param in head.parameters()} == {10.0}
 
 
 class Counting(th.optim.SGD):

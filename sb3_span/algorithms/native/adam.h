@@ -1,4 +1,12 @@
-/* Adam for one width of vectors. Comes after networks.h. */
+/* Adam for one width of vectors, and what both algorithms count with. Comes after networks.h. */
+
+static const float HALF_LOG_2PI = 0.918938533f;
+
+static double mean_of(const float *values, int count) {
+    double sum = 0.0;
+    for (int i = 0; i < count; i++) sum += values[i];
+    return sum / count;
+}
 
 static double norm_of(const Trained *parameters, int count) {
     double sum = 0.0;

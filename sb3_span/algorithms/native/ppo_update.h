@@ -48,8 +48,6 @@ static double log_softmax(float *logits, int n) {
     return entropy;
 }
 
-static const float HALF_LOG_2PI = 0.918938533f;
-
 static double log_density(const float *mean, const float *log_std, const float *action, int n) {
     double sum = 0.0;
     for (int i = 0; i < n; i++) {
@@ -141,5 +139,6 @@ static int ppo_act(const PpoPlan *plan, int batch, const float *obs, float *out,
     int status = network_forward(&plan->pi, obs, batch, out, s.pi_kept, s.arena);
     if (status == SPAN_DONE) status = network_forward(&plan->vf, obs, batch, values, s.vf_kept, s.arena);
     free(memory);
-    return status;
+    if (status != SPAN_DONE) return status;
+    return are_finite(out, (size_t)batch * plan->pi.outputs) && are_finite(values, batch) ? SPAN_DONE : SPAN_NOT_FINITE;
 }

@@ -18,7 +18,6 @@ static Actions make_actions(size_t batch, size_t n_actions, Arena *arena) {
 
 /* out: (B, 2A), mean and unbounded log-std side by side. */
 static void draw(const SacPlan *plan, const float *out, const float *noise, int batch, int n_actions, Actions *a) {
-    const float half_log_2pi = 0.918938533f;
     const float lowest = (float)plan->log_std_min, highest = (float)plan->log_std_max;
     for (int b = 0, at = 0; b < batch; b++) {
         const float *mean = out + (size_t)b * 2 * n_actions, *unbounded = mean + n_actions;
@@ -30,7 +29,7 @@ static void draw(const SacPlan *plan, const float *out, const float *noise, int 
             a->action[at] = tanhf(mean[i] + a->deviation[at]);
             a->slope[at] = 1.0f - a->action[at] * a->action[at]; /* of tanh */
             a->bounded[at] = a->slope[at] + (float)plan->epsilon;
-            log_prob += -0.5f * noise[at] * noise[at] - log_std - half_log_2pi - logf(a->bounded[at]);
+            log_prob += -0.5f * noise[at] * noise[at] - log_std - HALF_LOG_2PI - logf(a->bounded[at]);
         }
         a->log_prob[b] = log_prob;
     }
@@ -58,12 +57,6 @@ static void join(float *to, const float *obs, const float *actions, int batch, i
         memcpy(to + n_obs, actions + (size_t)b * n_actions, n_actions * sizeof(float));
         to += n_obs + n_actions;
     }
-}
-
-static double mean_of(const float *values, int count) {
-    double sum = 0.0;
-    for (int i = 0; i < count; i++) sum += values[i];
-    return sum / count;
 }
 
 static int sac_act(const SacPlan *plan, int batch, const float *obs, const float *noise, float *actions) {
@@ -142,7 +135,8 @@ static int sac_update(const SacPlan *plan, const SacBatch *data, SacLosses *loss
 
     /* What is not finite from here on came with the data, and spreads as it would in torch. */
     join(x, data->obs, now.action, batch, n_obs, n_actions);
-    int spoilt = network_forward(critics, x, batch, q, kept, arena) != SPAN_DONE;
+    status = network_forward(critics, x, batch, q, kept, arena);
+    if (status == SPAN_NO_MEMORY) goto end;
     double sum_q = 0.0;
     memset(grad_q, 0, stack * rows * sizeof(float));
     for (int b = 0; b < batch; b++) {
@@ -152,13 +146,15 @@ static int sac_update(const SacPlan *plan, const SacBatch *data, SacLosses *loss
         sum_q += q[which * rows + b];
         grad_q[which * rows + b] = -1.0f / (float)batch;
     }
-    spoilt = spoilt || network_backward(critics, x, batch, kept, grad_q, grad_x, arena) != SPAN_DONE;
-    if (spoilt) {
+    if (status == SPAN_DONE) status = network_backward(critics, x, batch, kept, grad_q, grad_x, arena);
+    if (status == SPAN_NO_MEMORY) goto end;
+    if (status != SPAN_DONE) {
         sum_q = NAN;
         for (size_t i = 0; i < rows * n_inputs; i++) grad_x[i] = NAN;
     }
     draw_backward(&now, grad_x + n_obs, n_inputs, (float)(ent_coef / batch), batch, n_actions, grad_out);
-    network_backward(actor, data->obs, batch, actor_kept, grad_out, NULL, arena);
+    status = network_backward(actor, data->obs, batch, actor_kept, grad_out, NULL, arena);
+    if (status != SPAN_DONE) goto end;
     adam_step(actor->parameters, actor->count, &plan->actor_adam);
 
     if (data->moves_targets)

@@ -88,13 +88,13 @@ typedef struct { /* sums over the batches, and the last one's divergence and los
 /* ---------------------------------------------------------------- for one width of vectors */
 
 typedef struct {
-    /* With anything but SPAN_DONE nothing was changed: a parameter is not finite, or memory is lacking. */
+    /* With SPAN_NOT_FINITE nothing was changed; where memory is lacking an update may be left half done. */
     int (*sac_update)(const SacPlan *, const SacBatch *, SacLosses *);
     /* Actions (B, A) between -1 and 1 drawn for B observations. */
     int (*sac_act)(const SacPlan *, int batch, const float *obs, const float *noise, float *actions);
     /* A pass over a rollout. With anything but SPAN_DONE the batches before were done. */
     int (*ppo_epoch)(const PpoPlan *, const PpoEpoch *, PpoLosses *);
-    /* Outputs (B, A) of the actor and (B) of the critic. */
+    /* Outputs (B, A) of the actor and (B) of the critic; SPAN_NOT_FINITE also where these are not. */
     int (*ppo_act)(const PpoPlan *, int batch, const float *obs, float *out, float *values);
     /* Outputs (C, B, O) of networks alone; of their parameters only values and sizes count. */
     int (*outputs)(const Networks *, int batch, const float *x, float *out);
