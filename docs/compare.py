@@ -1,9 +1,9 @@
 """
 Compare runs of different studies up to the same step, by the report's own measures:
 
-    python docs/compare.py LunarLander-v3 500000 evidence/span evidence/mlp large_mlp/mlp-large --seeds 0 1 2 3 4
+    python docs/compare.py LunarLander-v3 500000 results/evidence/span results/large_mlp/mlp-large --seeds 0 1 2 3 4
 
-Studies are folders in results. Only evaluations at steps that all of the runs have count.
+Only evaluations at steps that all of the runs have count.
 """
 
 import argparse
@@ -16,23 +16,23 @@ from sb3_span.report.load import Run, load_study
 from sb3_span.report.references import score_on_the_way
 from sb3_span.report.statistics import compare
 
-RESULTS = Path(__file__).parents[1] / "results"
-
 
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs of different studies up to the same step.")
     parser.add_argument("env", help="the environment, such as LunarLander-v3")
     parser.add_argument("steps", type=int, help="how many steps to compare")
-    parser.add_argument("methods", nargs="+", metavar="STUDY/METHOD", help="the first is compared with the others")
+    parser.add_argument(
+        "methods", nargs="+", metavar="FOLDER/METHOD", help="a method of a study; the first is compared with the others"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     return parser.parse_args()
 
 
 def find_runs(env: str, steps: int, method: str, seeds: list[int]) -> list[Run]:
-    study, _, name = method.partition("/")
-    runs = [run for run in load_study(RESULTS / study).select(env, name) if run.seed in seeds and run.steps[-1] >= steps]
+    folder, name = Path(method).parent, Path(method).name
+    runs = [run for run in load_study(folder).select(env, name) if run.seed in seeds and run.steps[-1] >= steps]
     if missing := sorted(set(seeds) - {run.seed for run in runs}):
-        raise SystemExit(f"results/{study} has no run of {name!r} on {env} with {steps:,} steps for the seeds {missing}.")
+        raise SystemExit(f"{folder} has no run of {name!r} on {env} with {steps:,} steps for the seeds {missing}.")
     return runs
 
 
