@@ -132,6 +132,13 @@ static int ppo_epoch(const PpoPlan *plan, const PpoEpoch *e, PpoLosses *sums) {
     return status;
 }
 
+/* Unlike are_finite of the kernel, which reads whole vectors, for arrays that end where they end. */
+static int are_all_finite(const float *values, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i])) return 0;
+    return 1;
+}
+
 static int ppo_act(const PpoPlan *plan, int batch, const float *obs, float *out, float *values) {
     char *memory = malloc(ppo_bytes(plan, batch));
     if (!memory) return SPAN_NO_MEMORY;
@@ -140,5 +147,5 @@ static int ppo_act(const PpoPlan *plan, int batch, const float *obs, float *out,
     if (status == SPAN_DONE) status = network_forward(&plan->vf, obs, batch, values, s.vf_kept, s.arena);
     free(memory);
     if (status != SPAN_DONE) return status;
-    return are_finite(out, (size_t)batch * plan->pi.outputs) && are_finite(values, batch) ? SPAN_DONE : SPAN_NOT_FINITE;
+    return are_all_finite(out, (size_t)batch * plan->pi.outputs) && are_all_finite(values, batch) ? SPAN_DONE : SPAN_NOT_FINITE;
 }
