@@ -29,7 +29,7 @@ def ratio(numerator: float, denominator: float) -> float:
 
 def throughput(study: Study) -> pd.DataFrame:
     """
-    Environment steps per second, and the hours of all runs; evaluation not counted.
+    Environment steps per second of training, and the hours of all runs, without and with evaluation.
 
     The median is over finished runs, if there are any: an off-policy run begins with random steps, which train nothing and
     are several times as fast.
@@ -41,8 +41,12 @@ def throughput(study: Study) -> pd.DataFrame:
             started = [run for run in study.select(env, method) if run.final_seconds > 0]
             runs = [run for run in started if run.finished] or started
             rates[method] = float(np.median([run.steps[-1] / run.final_seconds for run in runs])) if runs else np.nan
-            hours = sum(run.final_seconds for run in started) / 3600
-            row = {**behind(study, env, method, runs), "steps_per_second": rates[method], "hours": hours}
+            row = {
+                **behind(study, env, method, runs),
+                "steps_per_second": rates[method],
+                "hours": sum(run.final_seconds for run in started) / 3600,
+                "hours_with_evaluation": sum(run.final_seconds + run.eval_seconds[-1] for run in started) / 3600,
+            }
             # The paper's direction: how much slower the first method is.
             rows.append({**row, "sps_ratio": ratio(rates[method], rates[study.methods[0]])})
     return pd.DataFrame(rows).merge(_paper_throughput(), how="left", on=["env", "method"])

@@ -29,6 +29,7 @@ class Run:
     :param budget: Steps that the run has when it is finished
     :param steps: Training steps of the evaluations, shape (E,)
     :param seconds: Seconds of training until then, shape (E,)
+    :param eval_seconds: Seconds of evaluating until then, shape (E,); NaN where they were not measured
     :param means: Mean return of each evaluation, shape (E,)
     :param settings: All of ``run.json``
     """
@@ -42,6 +43,7 @@ class Run:
     finished: bool
     steps: np.ndarray
     seconds: np.ndarray
+    eval_seconds: np.ndarray
     means: np.ndarray
     settings: dict[str, Any] = field(repr=False)
 
@@ -201,6 +203,7 @@ def _to_run(record: Record) -> Run:
         finished=record.finished,
         steps=record.steps,
         seconds=record.train_seconds,
+        eval_seconds=record.eval_seconds,
         means=record.returns.mean(axis=1),
         settings=settings,
     )

@@ -153,15 +153,17 @@ def throughput(frame: pd.DataFrame, first: str) -> Table:
             Cell(number(row.steps_per_second), number(row.paper_steps_per_second, "")),
             Cell(fixed(row.sps_ratio, 2), fixed(row.paper_sps_ratio, 2, "")),
             Cell(number(row.hours)),
+            Cell(number(row.hours_with_evaluation)),
             Cell(seeds(row.seeds, row.planned)),
             Cell(short_number(row.steps)),
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "method", "steps per second", f"relative to {label(first)}", "hours in all", "seeds", "steps"]
+    hours = ["hours of training", "hours with evaluation"]
+    columns = ["environment", "method", "steps per second", f"relative to {label(first)}", *hours, "seeds", "steps"]
     note = (
         "Steps per second of training, evaluation not counted: the median over finished runs, or over those under way while "
-        "none is finished. The hours are those of all runs."
+        "none is finished. The hours are those of all runs, one core each; with evaluation where every record has its time."
     )
     return Table("throughput", "Throughput", frame, columns, rows, note)
 

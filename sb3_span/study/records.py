@@ -9,15 +9,35 @@ written before it.
 import csv
 import io
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sb3_span.files import write_text
 
 SETTINGS, EVALUATIONS, MODEL, ERROR = "run.json", "evaluations.csv", "model.zip", "error.txt"
+EVAL_SECONDS = "eval_seconds"
+
+
+class Evaluation(NamedTuple):
+    """
+    A row of ``evaluations.csv``.
+
+    :param step: Training steps until then
+    :param train_seconds: Seconds of training until then, without evaluation
+    :param eval_seconds: Seconds of evaluating and saving until then, this time included; NaN in records from before these
+        were measured
+    :param returns: Returns of the episodes, shape (n_eval_episodes,)
+    """
+
+    step: int
+    train_seconds: float
+    eval_seconds: float
+    returns: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -25,13 +45,15 @@ class Record:
     """
     :param settings: What is in ``run.json``
     :param steps: Training steps of the evaluations, shape (E,)
-    :param train_seconds: Seconds of training until then, without evaluation, shape (E,)
+    :param train_seconds: See :class:`Evaluation`, shape (E,)
+    :param eval_seconds: See :class:`Evaluation`, shape (E,)
     :param returns: Returns of all episodes, shape (E, n_eval_episodes)
     """
 
     settings: dict[str, Any]
     steps: np.ndarray
     train_seconds: np.ndarray
+    eval_seconds: np.ndarray
     returns: np.ndarray
 
     @property
@@ -44,9 +66,14 @@ def read_record(folder: Path) -> Record:
     :param folder: A run's folder, which has a ``run.json``
     """
     settings = read_settings(folder)
-    rows = read_evaluations(folder, settings["n_eval_episodes"])
-    table = np.array(rows).reshape(len(rows), settings["n_eval_episodes"] + 2)
-    return Record(settings, table[:, 0].astype(int), table[:, 1], table[:, 2:])
+    evaluations = read_evaluations(folder, settings["n_eval_episodes"])
+    return Record(
+        settings,
+        steps=np.array([each.step for each in evaluations], dtype=int),
+        train_seconds=np.array([each.train_seconds for each in evaluations]),
+        eval_seconds=np.array([each.eval_seconds for each in evaluations]),
+        returns=np.array([each.returns for each in evaluations]).reshape(len(evaluations), settings["n_eval_episodes"]),
+    )
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -60,7 +87,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         ) from error
 
 
-def read_evaluations(folder: Path, n_episodes: int) -> list[list[float]]:
+def read_evaluations(folder: Path, n_episodes: int) -> list[Evaluation]:
     """
     :return: The rows of ``evaluations.csv``; none when the file does not exist yet
     """
@@ -71,17 +98,25 @@ def read_evaluations(folder: Path, n_episodes: int) -> list[list[float]]:
         return []
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
-    rows: list[list[float]] = []
+    rows: list[Evaluation] = []
     lines = list(csv.reader(io.StringIO(text))) or [[]]
+    header = _header(n_episodes)
+    is_timed = EVAL_SECONDS in lines[0]
+    if not is_timed:
+        header.remove(EVAL_SECONDS)
     for number, line in enumerate(lines, start=1):
         try:
-            if number == 1 and line != _header(n_episodes):
-                raise ValueError(f"{len(line)} columns where {n_episodes + 2} are needed")
-            if number > 1:
-                rows.append([float(cell) for cell in line])
+            if number == 1 and line != header:
+                raise ValueError(f"{len(line)} columns where {len(header)} are needed")
             is_cut = number == len(lines) and not text.endswith("\n")  # perhaps within a number
-            if is_cut or len(line) != n_episodes + 2 or (len(rows) > 1 and rows[-1][0] <= rows[-2][0]):
+            if is_cut or len(line) != len(header):
                 raise ValueError(f"the row is {','.join(line)!r}")
+            if number > 1:
+                step, train_seconds, *others = line
+                eval_seconds = others.pop(0) if is_timed else math.nan
+                rows.append(Evaluation(int(step), float(train_seconds), float(eval_seconds), [float(cell) for cell in others]))
+            if len(rows) > 1 and rows[-1].step <= rows[-2].step:
+                raise ValueError(f"step {rows[-1].step} after {rows[-2].step}")
         except ValueError as error:
             raise ValueError(
                 f"{path}, line {number}: half written or damaged ({error}). Restore it, or delete its folder to run it anew."
@@ -89,15 +124,15 @@ def read_evaluations(folder: Path, n_episodes: int) -> list[list[float]]:
     return rows
 
 
-def write_evaluations(folder: Path, rows: list[list[float]]) -> None:
-    """
-    :param rows: Step, seconds of training, and all returns, of each evaluation
-    """
+def write_evaluations(folder: Path, evaluations: list[Evaluation]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_header(len(rows[0]) - 2))
+    writer.writerow(_header(len(evaluations[0].returns)))
     # Seven digits: more than the noise of an evaluation will ever need.
-    writer.writerows([int(row[0]), f"{row[1]:.3f}", *(f"{value:.7g}" for value in row[2:])] for row in rows)
+    writer.writerows(
+        [each.step, f"{each.train_seconds:.3f}", f"{each.eval_seconds:.3f}", *(f"{value:.7g}" for value in each.returns)]
+        for each in evaluations
+    )
     write_text(folder / EVALUATIONS, text.getvalue())
 
 
@@ -106,4 +141,4 @@ def run_folders(folder: Path) -> list[Path]:
 
 
 def _header(n_episodes: int) -> list[str]:
-    return ["step", "train_seconds", *(f"return_{episode}" for episode in range(n_episodes))]
+    return ["step", "train_seconds", EVAL_SECONDS, *(f"return_{episode}" for episode in range(n_episodes))]

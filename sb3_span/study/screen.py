@@ -97,4 +97,4 @@ class _View:
         known = [value for value in seconds if value is not None]
         if len(known) == len(seconds):
             left = in_words(sum(known) / max(1, len(self._supervisor.workers)))
-            self._left = f", about {left} of training left"
+            self._left = f", about {left} left"

@@ -26,7 +26,7 @@ def status_table(plan: Plan, states: dict[str, RunState], records: dict[str, Rec
     table.add_column("method")
     for name in NAMES:
         table.add_column(name, justify="right")
-    table.add_column("training\nleft", justify="right", no_wrap=True)
+    table.add_column("time left", justify="right", no_wrap=True)
     seconds = remaining_seconds(plan, records)
     total: Counter[str] = Counter()
     for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):
@@ -43,7 +43,7 @@ def status_table(plan: Plan, states: dict[str, RunState], records: dict[str, Rec
 
 def remaining_seconds(plan: Plan, records: dict[str, Record]) -> dict[tuple[str, str], float | None]:
     """
-    What is left to train on one core, judged by what has been trained, without evaluation.
+    What is left on one core, training and evaluations, judged by what has been run.
 
     :return: Seconds for each environment and method; None where nothing of the environment has been trained yet
     """
@@ -82,7 +82,9 @@ def _speed(record: Record) -> float:
     Seconds per step of late. Not since the start: off-policy runs begin with random steps, which train nothing and are several
     times as fast.
     """
-    steps, seconds = (np.append(0.0, column)[-1 - RECENT :] for column in (record.steps, record.train_seconds))
+    # Records from before evaluations were timed count as training only.
+    of_both = record.train_seconds + np.nan_to_num(record.eval_seconds)
+    steps, seconds = (np.append(0.0, column)[-1 - RECENT :] for column in (record.steps, of_both))
     return float((seconds[-1] - seconds[0]) / (steps[-1] - steps[0]))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from sb3_span.files import write_text
 from sb3_span.machine import machine, versions
 from sb3_span.study.plan import Run
-from sb3_span.study.records import EVALUATIONS, SETTINGS, read_evaluations, write_evaluations
+from sb3_span.study.records import EVALUATIONS, SETTINGS, Evaluation, read_evaluations, write_evaluations
 
 OWNER = "owner.json"
 
@@ -57,7 +57,7 @@ class Training(ABC):
     def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
         self.run, self.folder, self.watcher = run, folder, watcher
         self._reached, self._seconds = 0, 0.0
-        self._rows: list[list[float]] = []
+        self._evaluations: list[Evaluation] = []
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -111,10 +111,12 @@ class Training(ABC):
                 (self.folder / EVALUATIONS).unlink(missing_ok=True)
             else:
                 self._reached, self._seconds = state["reached"], state["train_seconds"]
-            # A folder that was copied while it was trained in may have rows from after its checkpoint.
-            self._rows = [row for row in read_evaluations(self.folder, self.run.n_eval_episodes) if row[0] <= self._reached]
+            # A folder that was copied while it was trained in may have evaluations from after its checkpoint.
+            recorded = read_evaluations(self.folder, self.run.n_eval_episodes)
+            self._evaluations = [each for each in recorded if each.step <= self._reached]
+            self._since = time.perf_counter()
             # Killed during an evaluation: the checkpoint before it has the same agent.
-            if self._reached > (self._rows[-1][0] if self._rows else 0):
+            if self._reached > (self._evaluations[-1].step if self._evaluations else 0):
                 self._evaluate()
             if self._reached < self.run.steps:
                 self._since = time.perf_counter()
@@ -159,8 +161,10 @@ class Training(ABC):
         self._check_owner()
         if self._reached >= self.run.steps:
             self.write_model()
-        self._rows.append([self._reached, self._seconds, *returns])
-        write_evaluations(self.folder, self._rows)
+        earlier = self._evaluations[-1].eval_seconds if self._evaluations else 0.0
+        eval_seconds = earlier + time.perf_counter() - self._since
+        self._evaluations.append(Evaluation(self._reached, self._seconds, eval_seconds, returns.tolist()))
+        write_evaluations(self.folder, self._evaluations)
         self.watcher.evaluated(self._reached, float(np.mean(returns)))
 
     def _write_settings(self) -> None:

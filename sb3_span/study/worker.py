@@ -12,7 +12,7 @@ import numpy as np
 
 from sb3_span.files import write_text
 from sb3_span.study.queue import DATABASE_ERRORS, Claim, Queue
-from sb3_span.study.records import ERROR, read_evaluations
+from sb3_span.study.records import ERROR, Evaluation, read_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted, LostRun, Watcher
 
@@ -106,9 +106,9 @@ class _Reporter(Watcher):
         with contextlib.suppress(*DATABASE_ERRORS):
             self.flush()
 
-    def catch_up(self, rows: list[list[float]]) -> None:
+    def catch_up(self, evaluations: list[Evaluation]) -> None:
         """Evaluations that the run has from before, perhaps from another trial or another database."""
-        self._unsent = [(int(row[0]), float(np.mean(row[2:]))) for row in rows]
+        self._unsent = [(each.step, float(np.mean(each.returns))) for each in evaluations]
         with contextlib.suppress(*DATABASE_ERRORS):
             self.flush()
 

@@ -10,7 +10,7 @@ import pytest
 from sb3_span.cli import main
 from sb3_span.hvac.buildings import DATA_CENTER, DEFAULT
 from sb3_span.hvac.years import read_year, write_year, year_file
-from sb3_span.study.records import write_evaluations
+from sb3_span.study.records import Evaluation, write_evaluations
 
 YEAR = 8760  # a step an hour
 
@@ -48,7 +48,7 @@ def folder(tmp_path):
             "machine": {"processor": "a slow one"},
         }
         (run / "run.json").write_text(json.dumps(settings))
-        write_evaluations(run, [[YEAR, 60.0, -1000.0], [2 * YEAR, 360.0, -500.0]])
+        write_evaluations(run, [Evaluation(YEAR, 60.0, 30.0, [-1000.0]), Evaluation(2 * YEAR, 360.0, 60.0, [-500.0])])
         write_year(make_year(0.1, power, -0.1), run / year_file(DEFAULT))
     for name, power in (("rule", 10000.0), ("fixed", 20000.0)):
         write_year(make_year(0.0, power, -0.2), tmp_path / "references" / name / year_file(DEFAULT))

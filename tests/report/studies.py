@@ -5,18 +5,31 @@ import json
 import numpy as np
 
 from sb3_span.study.plan import Run
-from sb3_span.study.records import write_evaluations
+from sb3_span.study.records import Evaluation, write_evaluations
 
 EVERY, EPISODES = 5000, 4
 MACHINE = {"processor": "a processor", "cores": 2, "instructions": "avx2", "kernel": "native"}
 
 
-def write_run(folder, env, method, seed, means, steps=None, seconds_per_step=0.001, cell=None, base=None, n_parameters=86):
+def write_run(
+    folder,
+    env,
+    method,
+    seed,
+    means,
+    steps=None,
+    seconds_per_step=0.001,
+    cell=None,
+    base=None,
+    n_parameters=86,
+    eval_seconds=1.0,
+):
     """
     Write one run's record. Its episodes differ, and have the given means.
 
     :param means: Mean return of each evaluation, one every 5000 steps
     :param steps: The run's budget; by default it ends with the last evaluation
+    :param eval_seconds: Seconds of each evaluation; NaN in an old record
     :return: The run's folder
     """
     run = Run(
@@ -37,9 +50,12 @@ def write_run(folder, env, method, seed, means, steps=None, seconds_per_step=0.0
     (path / "run.json").write_text(json.dumps(settings))
     spread = np.array([-3.0, -1.0, 1.0, 3.0])
     at = EVERY * np.arange(1, len(means) + 1)
-    rows = [[step, step * seconds_per_step, *(mean + spread)] for step, mean in zip(at, means, strict=True)]
-    if rows:
-        write_evaluations(path, rows)
+    evaluations = [
+        Evaluation(step, step * seconds_per_step, step / EVERY * eval_seconds, mean + spread)
+        for step, mean in zip(at, means, strict=True)
+    ]
+    if evaluations:
+        write_evaluations(path, evaluations)
     return path
 
 

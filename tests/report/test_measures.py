@@ -109,6 +109,15 @@ def test_throughput(study):
     assert (span.steps_per_second, mlp.steps_per_second) == (pytest.approx(50), pytest.approx(100))
     assert (mlp.sps_ratio, mlp.paper_sps_ratio) == (2.0, 1.41)
     assert (span.hours, mlp.hours) == (pytest.approx(6000 / 3600), pytest.approx(3000 / 3600))  # six runs of each
+    assert span.hours_with_evaluation == pytest.approx((6000 + 6 * 10) / 3600)  # ten evaluations of a second
+
+
+def test_hours_with_evaluation_only_where_all_are_known(folder):
+    write_run(folder, "CartPole-v1", "span", 6, [20], eval_seconds=math.nan)
+    frame = cost.throughput(load_study(folder))
+    span = pick(frame, env="CartPole-v1", method="span")
+    assert span.hours > 0 and math.isnan(span.hours_with_evaluation)
+    assert pick(frame, env="CartPole-v1", method="mlp").hours_with_evaluation > 0
 
 
 def test_throughput_is_that_of_finished_runs(folder):

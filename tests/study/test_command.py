@@ -55,7 +55,7 @@ def assert_complete(folder, *runs):
 
 
 def without_seconds(text):
-    return [line.split(",")[:1] + line.split(",")[2:] for line in text.splitlines()]
+    return [line.split(",")[:1] + line.split(",")[3:] for line in text.splitlines()]
 
 
 def wait_for(condition, what, seconds=120):

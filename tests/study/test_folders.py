@@ -9,7 +9,7 @@ import yaml
 
 from sb3_span.cli import main
 from sb3_span.study.queue import Queue
-from sb3_span.study.records import write_evaluations
+from sb3_span.study.records import Evaluation, write_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.status import read_records, remaining_seconds
 from sb3_span.study.training import Interrupted
@@ -22,7 +22,7 @@ def write_record(folder, run, rows):
     path = folder / "runs" / run.key
     path.mkdir(parents=True, exist_ok=True)
     (path / "run.json").write_text(json.dumps(run.settings()))
-    write_evaluations(path, rows)
+    write_evaluations(path, [Evaluation(step, seconds, 0.5 * seconds, [1, 2, 3]) for step, seconds in rows])
     return path
 
 
@@ -30,7 +30,7 @@ def write_study(folder, *runs):
     """A study's folder in which every run has its first evaluation."""
     folder.mkdir(exist_ok=True)
     (folder / "study.yml").write_text(yaml.safe_dump(make_plan(*runs).resolved))
-    return [write_record(folder, run, [[200, 30.0, 1, 2, 3]]) for run in runs]
+    return [write_record(folder, run, [(200, 30.0)]) for run in runs]
 
 
 def test_looking_at_records_leaves_no_database(tmp_path, capsys):
@@ -180,20 +180,19 @@ def test_status(tmp_path, capsys):
         lines = capsys.readouterr().out.splitlines()
         return next(line for line in lines if "CartPole-v1" in line).replace("│", " ").split()
 
-    write_record(tmp_path, runs[0], [[200, 30.0, 1, 2, 3]])
-    # 200 steps took 30 seconds, 600 are left.
-    assert status() == ["CartPole-v1", "span", "2", "1", "min", "30", "s"]
+    write_record(tmp_path, runs[0], [(200, 30.0)])
+    # 200 steps took 30 seconds and their evaluation 15, 600 are left.
+    assert status() == ["CartPole-v1", "span", "2", "2", "min", "15", "s"]
     # The database has not heard of it yet.
-    write_record(tmp_path, runs[0], [[200, 30.0, 1, 2, 3], [400, 60.0, 1, 2, 3]])
-    assert status() == ["CartPole-v1", "span", "1", "1", "1", "min", "00", "s"]
+    write_record(tmp_path, runs[0], [(200, 30.0), (400, 60.0)])
+    assert status() == ["CartPole-v1", "span", "1", "1", "1", "min", "30", "s"]
 
 
 def test_the_time_left_is_judged_by_the_last_evaluations(tmp_path):
     """SAC's first steps are random: they take a tenth of the time here, and say nothing about the others."""
     run = sac_run(4000)
     seconds = [*range(2, 12, 2), *range(30, 130, 20)]
-    rows = [[200.0 * i, second, 1, 2, 3] for i, second in enumerate(seconds, start=1)]
-    write_record(tmp_path, run, rows)
+    write_record(tmp_path, run, [(200 * i, second) for i, second in enumerate(seconds, start=1)])
     plan = make_plan(run)
     left = remaining_seconds(plan, read_records(plan, tmp_path))
-    assert left == {("Pendulum-v1", "span"): pytest.approx(2000 * 20 / 200)}
+    assert left == {("Pendulum-v1", "span"): pytest.approx(2000 * 1.5 * 20 / 200)}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sb3_span.files import written_whole
-from sb3_span.study.records import read_record, run_folders, write_evaluations
+from sb3_span.study.records import Evaluation, read_record, run_folders, write_evaluations
 
-ROWS = [[200.0, 1.5, 10.0, 20.0, 30.0], [400.0, 3.0, -1234.56789, 1e-3, 500.0]]
+ROWS = [Evaluation(200, 1.5, 0.25, [10.0, 20.0, 30.0]), Evaluation(400, 3.0, 0.75, [-1234.56789, 1e-3, 500.0])]
 
 
 @pytest.fixture
@@ -25,10 +25,11 @@ def test_what_was_written_is_read(folder):
     assert record.settings["env"] == "CartPole-v1"
     np.testing.assert_array_equal(record.steps, [200, 400])
     np.testing.assert_array_equal(record.train_seconds, [1.5, 3.0])
-    np.testing.assert_allclose(record.returns, np.array(ROWS)[:, 2:], rtol=1e-6)
+    np.testing.assert_array_equal(record.eval_seconds, [0.25, 0.75])
+    np.testing.assert_allclose(record.returns, [row.returns for row in ROWS], rtol=1e-6)
     assert record.finished
     header = (folder / "evaluations.csv").read_text().splitlines()[0]
-    assert header == "step,train_seconds,return_0,return_1,return_2"
+    assert header == "step,train_seconds,eval_seconds,return_0,return_1,return_2"
     assert run_folders(folder.parents[1]) == [folder]
 
 
@@ -40,6 +41,18 @@ def test_a_run_is_finished_with_its_last_evaluation(folder):
     assert not record.finished and record.returns.shape == (0, 3)
 
 
+def test_a_record_from_before_evaluations_were_timed(folder):
+    path = folder / "evaluations.csv"
+    whole = read_record(folder)
+    path.write_text(
+        path.read_text().replace(",eval_seconds", "").replace("1.500,0.250", "1.500").replace("3.000,0.750", "3.000")
+    )
+    record = read_record(folder)
+    assert np.isnan(record.eval_seconds).all() and record.finished
+    np.testing.assert_array_equal(record.train_seconds, whole.train_seconds)
+    np.testing.assert_array_equal(record.returns, whole.returns)
+
+
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
@@ -47,6 +60,8 @@ def test_a_run_is_finished_with_its_last_evaluation(folder):
         (lambda text: text[:-2], 3),  # within a number: 50 for 500
         (lambda text: text.replace("400,", "100,"), 3),  # out of order
         (lambda text: text.replace("20,", "twenty,"), 2),
+        (lambda text: text.replace("0.250,", ""), 2),
+        (lambda text: text.replace(",eval_seconds", ""), 2),
         (lambda text: text.replace("return_1", "return_7"), 1),
         (lambda text: "", 1),
     ],

@@ -55,7 +55,7 @@ def test_a_run_leaves_its_record_and_model(tmp_path, make):
     assert record.finished
     assert list(record.steps) == list(range(200, run.steps + 1, 200))
     assert record.returns.shape == (run.steps // 200, 3)
-    assert (np.diff(record.train_seconds) > 0).all()
+    assert (np.diff(record.train_seconds) > 0).all() and (np.diff(record.eval_seconds) > 0).all()
     settings = json.loads((tmp_path / "run.json").read_text())
     assert settings["hyperparams"] == run.hyperparams and settings["versions"]["torch"] and settings["machine"]["processor"]
     assert {path.name for path in tmp_path.iterdir()} == {"run.json", "evaluations.csv", "model.zip"}
@@ -106,6 +106,8 @@ def test_a_run_goes_on_where_it_was(tmp_path, make, ending):
     assert list(after.steps) == list(range(200, run.steps + 1, 200))
     np.testing.assert_array_equal(after.returns[:2], before.returns)
     np.testing.assert_array_equal(after.train_seconds[:2], before.train_seconds)
+    np.testing.assert_array_equal(after.eval_seconds[:2], before.eval_seconds)
+    assert (np.diff(after.eval_seconds) > 0).all()
     # From the checkpoint: that of the interruption, or that of the last evaluation. PPO begins its rollout of 128 again.
     last = 500 if ending == "interrupted" else 400
     assert last - 128 <= steps[0] <= last
@@ -119,7 +121,7 @@ def test_a_record_that_is_ahead_of_its_checkpoint(tmp_path):
     with pytest.raises(Interrupted):
         train(run, tmp_path, StopAt(500))
     rows = read_evaluations(tmp_path, run.n_eval_episodes)
-    write_evaluations(tmp_path, [*rows, [600, *rows[-1][1:]]])
+    write_evaluations(tmp_path, [*rows, rows[-1]._replace(step=600)])
     record = train(run, tmp_path)
     assert list(record.steps) == list(range(200, run.steps + 1, 200))
 
