@@ -122,7 +122,7 @@ def _gym_packages(file: Path) -> list[str]:
     return _read_run(settings).get("gym_packages", []) if settings.is_file() else []
 
 
-def _env_options(file: Path) -> dict[str, Any]:
+def env_options(file: Path) -> dict[str, Any]:
     """The options of the environment (``env_kwargs``) that a model was trained with, as far as its folder tells."""
     if (file.parent / STUDY_RUN).is_file():
         return _read_run(file.parent / STUDY_RUN).get("hyperparams", {}).get("env_kwargs") or {}
@@ -178,7 +178,7 @@ def env_of(path: Path) -> EnvSpec | str | None:
             importlib.import_module(package)
         except Exception:
             return f"{package}:{env_id}"  # Gymnasium imports it again, and making the environment says what is wrong
-    options = _env_options(path)
+    options = env_options(path)
     if not options:
         return env_id
     try:

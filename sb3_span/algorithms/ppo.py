@@ -210,6 +210,10 @@ class PPO(WithNativeCode, stable_baselines3.PPO):
         clip_range = self.clip_range(self._current_progress_remaining)  # type: ignore[operator]
         is_clipped = self.clip_range_vf is not None
         clip_range_vf = self.clip_range_vf(self._current_progress_remaining) if is_clipped else -1.0  # type: ignore[operator,misc]
+        if clip_range < 0 or (is_clipped and clip_range_vf < 0):
+            # A schedule that falls to 0 is below in a last rollout that goes beyond the last step: what torch makes of it.
+            super().train()
+            return
         sums = np.zeros(6)  # as ``NativePPO.epoch`` has them
         for epoch in range(self.n_epochs):
             last, is_stopped = native.epoch(clip_range, clip_range_vf)

@@ -1,5 +1,7 @@
 """``sb3-span hvac``: train, evaluate, report."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,26 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sb3_span.hvac.buildings import DEFAULT, find_site
 from sb3_span.hvac.controllers import REFERENCES, load_controller
-from sb3_span.hvac.energyplus import find_energyplus
 from sb3_span.hvac.env import BuildingEnv
 from sb3_span.hvac.monthly import WHOLE_YEAR, monthly
 from sb3_span.hvac.results import REFERENCE_FOLDER
+from sb3_span.hvac.simulation import SimulationError
 from sb3_span.hvac.training import train
 from sb3_span.hvac.years import simulate, write_year, year_file
-from sb3_span.study.records import SETTINGS, read_settings, run_folders
-from sb3_span.trained import MODEL
+from sb3_span.study.records import run_folders
+from sb3_span.trained import MODEL, env_name, env_of, env_options, find_env_id, find_model
 
 
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """An EnergyPlus that is missing, of another version, or fails is for the command's user to read about."""
+    try:
+        yield
+    except (DependencyNotInstalled, SimulationError) as error:
+        raise ValueError(str(error)) from error
+
+
+@plain_errors()
 def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, Any], **options: Any) -> bool:
     """
     Train agents, then control a year with each of them, with the rule and with fixed set points, every step kept.
@@ -31,8 +43,9 @@ def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: 
     :param options: See :func:`sb3_span.hvac.training.train`
     :return: Whether all agents are trained
     """
-    check_installed()
     sites = [find_site(site).env_id for site in evaluate_on or [env_id]]
+    for site in [env_id, *sites]:
+        BuildingEnv(site, **days)  # what is wrong with any of them is said before hours of training
     if not train(env_id, folder=folder, days=days, **options):
         return False
     references = [folder / REFERENCE_FOLDER / name for name in REFERENCES]
@@ -43,6 +56,7 @@ def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: 
     return True
 
 
+@plain_errors()
 def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, days: dict[str, Any] | None = None) -> None:
     """
     Control a year and keep every step of it.
@@ -52,22 +66,25 @@ def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, day
     :param output: Folder for the years; None for that of the model
     :param days: ``first_day`` and ``last_day``, for a year that is shorter; None for those of training
     """
-    check_installed()
     th.set_num_threads(1)
     path = Path(model)
-    controller = REFERENCES[model] if model in REFERENCES else load_controller(path)
-    settings = {} if model in REFERENCES else _settings_of(path)
-    trained_on = settings.get("hyperparams", {}).get("env_kwargs", {})
+    trained_on, trained_days, is_run = DEFAULT, {}, False
+    if model in REFERENCES:
+        controller = REFERENCES[model]
+    else:
+        file = find_model(path)
+        controller = load_controller(file)
+        trained_on, trained_days, is_run = env_name(env_of(file) or DEFAULT), env_options(file), find_env_id(file) is not None
     if days is None:
-        days = trained_on
-    elif output is None and settings and days != trained_on:
+        days = trained_days
+    elif output is None and is_run and days != trained_days:
         raise ValueError(
             "These are not the days that the agent was trained on, and in its folder they would get into the report beside "
             "those of others. Name another folder with --output."
         )
     output = output or (path if model in REFERENCES or path.is_dir() else path.parent)
     console = Console()
-    for env_id in evaluate_on or [settings.get("env", DEFAULT)]:
+    for env_id in evaluate_on or [trained_on]:
         env = BuildingEnv(env_id, **days)
         with _bar(console) as bar:
             task = bar.add_task(f"{path.name} on {env.site.env_id}", total=env.n_steps)
@@ -82,19 +99,6 @@ def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, day
             highlight=False,
             soft_wrap=True,
         )
-
-
-def check_installed() -> None:
-    """A missing EnergyPlus is an error of the command's user here, said before anything has begun."""
-    try:
-        find_energyplus()
-    except DependencyNotInstalled as error:
-        raise ValueError(str(error)) from error
-
-
-def _settings_of(model: Path) -> dict[str, Any]:
-    folder = model if model.is_dir() else model.parent
-    return read_settings(folder) if (folder / SETTINGS).is_file() else {}
 
 
 def _bar(console: Console) -> Progress:

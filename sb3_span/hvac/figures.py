@@ -42,7 +42,7 @@ def _colors(controllers: list[str]) -> dict[str, str]:
 
 def returns(results: Results, folder: Path) -> Picture | None:
     """Normalised return after each training year: the mean over seeds, every seed a dot, the references as lines."""
-    if results.normalised(np.zeros(1)) is None:
+    if results.home is None or results.normalised(np.zeros(1)) is None:
         return None
     figure, axes = new_figure(6.4, 3.8)
     colors = _colors(results.study.methods)
@@ -58,7 +58,7 @@ def returns(results: Results, folder: Path) -> Picture | None:
         axes.plot(years, curves.mean(axis=1), color=colors[method])
         ends.append((float(years[-1]), float(curves.mean(axis=1).iloc[-1]), label(method), colors[method]))
     for name in ("rule", "fixed"):
-        for year in results.sites[0].of(name):
+        for year in results.home.of(name):
             height = float(results.normalised(np.array(year.total_reward)))  # type: ignore[arg-type]
             axes.axhline(height, color=colors[name], lw=1.2, ls="--")
             ends.append((ends[0][0] if ends else 1.0, height, controller_name(name), colors[name]))

@@ -63,7 +63,7 @@ def _training(results: Results, folder: Path) -> Section:
         "Normalised, 0 is a year with fixed set points and 1 would be one without any penalty.",
         f"Nothing is said to be better than something else on fewer than {MIN_SEEDS} seeds of either.",
     ]
-    picture = figures.returns(results, folder) if results.sites else None
+    picture = figures.returns(results, folder)
     return Section("Training", text, tables=[_returns(results, frame)], pictures=[picture] if picture else [])
 
 
@@ -77,12 +77,11 @@ def _returns(results: Results, frame: pd.DataFrame) -> Table:
             in_units = mean_std(values["return"].mean(), values["return"].std())
             cells.append(Cell(f"{fixed(values['normalised_return'].mean(), 3)} ({in_units})" if len(values) else NOTHING))
         rows.append([Cell(results.env_id), Cell(label(str(method))), *cells, Cell(str(group["seed"].nunique()))])
-    for years_of_site in results.sites[:1]:
-        for name in ("rule", "fixed"):
-            for year_of in years_of_site.of(name):
-                total = np.array([year_of.total_reward])
-                text = f"{fixed(float(_normalised(results, total)[0]), 3)} ({mean_std(total[0], np.nan)})"
-                rows.append([Cell(results.env_id), Cell(name), *[Cell(text)] * len(years), Cell(NOTHING)])
+    for name in ("rule", "fixed"):
+        for year_of in results.home.of(name) if results.home else []:
+            total = np.array([year_of.total_reward])
+            text = f"{fixed(float(_normalised(results, total)[0]), 3)} ({mean_std(total[0], np.nan)})"
+            rows.append([Cell(results.env_id), Cell(name), *[Cell(text)] * len(years), Cell(NOTHING)])
     columns = ["environment", "controller", *(f"after year {year}" for year in years), "seeds"]
     note = "Normalised returns, and in brackets the returns: mean ± standard deviation over seeds."
     return Table("returns", "Returns of evaluation years", frame, columns, rows, note)

@@ -83,7 +83,7 @@ class Years:
 class Results:
     """
     :param study: The training
-    :param sites: Controlled years by site, that of training first
+    :param sites: Controlled years by site, that of training first, if it has any
     """
 
     study: Study
@@ -93,15 +93,20 @@ class Results:
     def env_id(self) -> str:
         return self.study.envs[0]
 
+    @property
+    def home(self) -> Years | None:
+        """The controlled years on the site of training."""
+        return next((years for years in self.sites if years.site.env_id == self.env_id), None)
+
     def normalised(self, returns: np.ndarray) -> np.ndarray | None:
         """
         The share of the penalty of fixed set points that is avoided: 0 is theirs, 1 would be no power and no discomfort.
 
         :param returns: Returns on the site of training
-        :return: The same on that scale; None without a year of fixed set points
+        :return: The same on that scale; None without a year of fixed set points there
         """
-        fixed = next((year.total_reward for years in self.sites[:1] for year in years.of("fixed")), None)
-        return None if fixed is None else 1.0 - returns / fixed
+        fixed = self.home.of("fixed") if self.home else []
+        return 1.0 - returns / fixed[0].total_reward if fixed else None
 
 
 def load_results(folder: Path) -> Results:

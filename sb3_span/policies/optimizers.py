@@ -39,13 +39,14 @@ class Adapted(th.optim.Optimizer):
             return super().step()
         # SB3 sets the learning rate, and saves and loads the optimizer: that there are several groups is only for the step.
         whole = _only_group(self)
-        self.param_groups = groups = _split(whole, lr_scale)
+        groups = _split(whole, lr_scale)
+        self.param_groups[:] = groups  # in place: an optimizer inside of this one may have the same list
         try:
             return super().step()
         finally:
             # What an optimizer counts in its groups, it counts alike in all of them.
             whole.update((key, value) for key, value in groups[0].items() if key not in ("params", "lr"))
-            self.param_groups = [whole]
+            self.param_groups[:] = [whole]
 
     step.hooked = True  # type: ignore[attr-defined]  # torch's hooks are in the step of the class behind
 
@@ -157,10 +158,10 @@ def read_lr_scale(lr_scale: Any) -> dict[str, float]:
 
 
 def optimizers_of(policy: BasePolicy) -> Iterator[th.optim.Optimizer]:
-    """A policy's own optimizer, or those of its actor and critic."""
-    for module in policy.modules():
-        if isinstance(getattr(module, "optimizer", None), th.optim.Optimizer):
-            yield module.optimizer  # type: ignore[misc]
+    """A policy's own optimizer, or those of its actor and critic; not one that a user's features extractor has."""
+    for owner in (policy, getattr(policy, "actor", None), getattr(policy, "critic", None)):
+        if isinstance(optimizer := getattr(owner, "optimizer", None), th.optim.Optimizer):
+            yield optimizer
 
 
 class GradientClipping(BasePolicy):

@@ -56,7 +56,8 @@ def check_algorithm(policy: BasePolicy) -> None:
         own = next((cls for alias, cls in algorithm.policy_aliases.items() if alias.startswith("Mlp")), None)
         if own is None and isinstance(algorithm, OnPolicyAlgorithm):
             own = ActorCriticPolicy
-        expected = next((cls for cls in _policies.values() if own is not None and issubclass(cls, own)), None)
+        families = [base for base in (own.__mro__ if own else ()) if issubclass(base, BasePolicy) and base is not BasePolicy]
+        expected = next((cls for base in families for cls in _policies.values() if issubclass(cls, base)), None)
     if expected is not None and isinstance(policy, expected):
         return
     name, given = type(algorithm).__name__, type(policy).__name__

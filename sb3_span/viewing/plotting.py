@@ -1,7 +1,8 @@
 """What an agent has learned, gathered for a picture."""
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def plot(
     :param dims: Names of the two numbers to slice along; None for the most influential ones
     :param observations: States to look at, shape (B, D); None to play some episodes in the environment
     :param n_modes: Number of modes to draw
-    :param vecnormalize: VecNormalize's file, if the agent was trained with one. The picture then has normalised observations
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one. The picture then has the observations that
+        the agent sees
     :return: The figure, to show or to save
     """
     networks = find_networks(model.policy)
@@ -70,27 +72,40 @@ def plot(
     if observations is None:
         observations = _drawn(model, vecnormalize) if env_id is None else _visited(model, env_id, vecnormalize)
 
-    model.policy.set_training_mode(False)
-    inputs = _inputs(model, networks, observations)
-    for each in networks:
-        for problem in each.problems(inputs[each.span]):
-            warnings.warn(problem, NetworkWarning, stacklevel=2)
-    chosen = next(each for each in networks if each.role == (network or roles[0]))
+    normalised = vecnormalize is not None and load_vecnormalize(vecnormalize).norm_obs
     doing = action_names(model.action_space, name)
     where = f" on {name}" if name else ""
-    where += ", observations normalised" if vecnormalize else ""
-    return draw(
-        title=f"{type(model).__name__}{where}: {count_parameters(model.policy):,} parameters",
-        network=chosen,
-        inputs=inputs[chosen.span],
-        input_names=_input_names(chosen, [*names, *doing], len(names)),
-        n_modes=n_modes,
-        slice_=_slice(model, observations, names, dims, vecnormalize is not None),
-        observations=observations,
-        observation_names=names,
-        action_names=doing,
-        is_discrete=isinstance(model.action_space, spaces.Discrete),
-    )
+    where += ", observations normalised" if normalised else ""
+    model.policy.set_training_mode(False)
+    with _on_cpu(model.policy):
+        inputs = _inputs(model, networks, observations)
+        for each in networks:
+            for problem in each.problems(inputs[each.span]):
+                warnings.warn(problem, NetworkWarning, stacklevel=2)
+        chosen = next(each for each in networks if each.role == (network or roles[0]))
+        return draw(
+            title=f"{type(model).__name__}{where}: {count_parameters(model.policy):,} parameters",
+            network=chosen,
+            inputs=inputs[chosen.span],
+            input_names=_input_names(chosen, [*names, *doing], len(names)),
+            n_modes=n_modes,
+            slice_=_slice(model, observations, names, dims, normalised),
+            observations=observations,
+            observation_names=names,
+            action_names=doing,
+            is_discrete=isinstance(model.action_space, spaces.Discrete),
+        )
+
+
+@contextlib.contextmanager
+def _on_cpu(policy: th.nn.Module) -> Iterator[None]:
+    """An agent that was just trained may be on a GPU, and pictures are drawn from numpy's arrays."""
+    device = next(policy.parameters()).device
+    policy.to("cpu")
+    try:
+        yield
+    finally:
+        policy.to(device)
 
 
 def plot_file(

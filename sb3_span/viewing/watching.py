@@ -43,6 +43,10 @@ def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Pat
         done, start = terminated or truncated, np.zeros(1, dtype=bool)
 
 
+class NoPictures(ValueError):
+    """The environment does not draw itself."""
+
+
 def returns(model: BaseAlgorithm, env_id: EnvSpec | str, episodes: int = 20, vecnormalize: Path | None = None) -> list[float]:
     """
     :param model: The agent
@@ -60,7 +64,7 @@ def returns(model: BaseAlgorithm, env_id: EnvSpec | str, episodes: int = 20, vec
 
 def show(model: BaseAlgorithm, env_id: EnvSpec | str, vecnormalize: Path | None = None) -> None:
     """An episode in a window, at the environment's own pace. For the parameters see :func:`returns`."""
-    env = make_env(env_id, render_mode="human")
+    env = _make_drawn(env_id, "human")
     for _ in play(model, env, vecnormalize=vecnormalize):
         pass  # the environment draws as it steps
     env.close()
@@ -78,7 +82,7 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
     """
     from PIL import Image
 
-    env = make_env(env_id, render_mode="rgb_array")
+    env = _make_drawn(env_id, "rgb_array")
     fps = env.metadata.get("render_fps") or GIF_FPS
     every = max(1, round(fps / GIF_FPS))
     frames = []
@@ -93,6 +97,19 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
     with written_whole(path) as temporary:
         frames[0].save(temporary, "GIF", save_all=True, **animation)
     return len(frames)
+
+
+def _make_drawn(env: EnvSpec | str, mode: str) -> gym.Env:
+    try:
+        made = make_env(env, render_mode=mode)
+    except TypeError as error:
+        if "render_mode" not in str(error):
+            raise
+        raise NoPictures(f"{env_name(env)} does not draw itself: it takes no render_mode.") from error
+    if mode not in (modes := made.metadata.get("render_modes", [])):
+        made.close()
+        raise NoPictures(f"{env_name(env)} does not draw itself as {mode}: its render modes are {modes}.")
+    return made
 
 
 def _render(env: gym.Env, env_id: str) -> np.ndarray:
@@ -130,7 +147,10 @@ def watch(
     if gif is not None:
         print(f"{save_gif(model, env, gif, vecnormalize)} frames written to {gif}")
     elif _has_screen():
-        show(model, env, vecnormalize)
+        try:
+            show(model, env, vecnormalize)
+        except NoPictures as error:
+            print(error)
     else:
         print("There is no screen here; --gif FILE draws without one.")
     scores = returns(model, env, episodes, vecnormalize)

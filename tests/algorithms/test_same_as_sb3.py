@@ -88,6 +88,15 @@ def test_options(name, option, network):
     check(name, network=network, **{"SAC": SAC_OPTIONS, "PPO": PPO_OPTIONS}[name][option])
 
 
+@pytest.mark.parametrize("network", ["span", "mlp"])
+@pytest.mark.parametrize("option", ["clip_range", "clip_range_vf"])
+def test_a_clip_range_that_falls_below_zero(option, network):
+    """The last rollout goes beyond the last step, and a schedule with it."""
+    theirs, ours = make_twins("PPO", 100, network=network, **{option: lambda progress: 0.2 * progress})
+    assert getattr(ours, option)(ours._current_progress_remaining) < 0
+    assert_same(theirs, ours)
+
+
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_shapes_of_span(name, arch):

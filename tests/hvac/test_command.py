@@ -16,6 +16,7 @@ from sb3_span.hvac.training import train
 from sb3_span.hvac.years import read_year
 from sb3_span.study.records import read_record
 from tests.hvac.sites import N_STEPS, ONE_DAY, needs_energyplus, processes_with, simulations
+from tests.hvac.test_energyplus import make_installation
 
 pytestmark = needs_energyplus
 ROOT = Path(__file__).parents[2]
@@ -126,6 +127,29 @@ def test_example():
     returns = dict(re.findall(r"^(\w+) +return +(-\d+)", done.stdout, flags=re.MULTILINE))
     assert list(returns) == ["SPAN", "rule", "fixed"]
     assert int(returns["SPAN"]) > 1.3 * int(returns["fixed"])
+
+
+def test_a_zoo_folder_tells_the_climate_and_the_days(tmp_path, capfd):
+    from stable_baselines3 import SAC
+
+    from sb3_span.hvac import make_env
+
+    folder = tmp_path / "SPANDataCenterHot-v0_1"
+    (folder / "SPANDataCenterHot-v0").mkdir(parents=True)
+    (folder / "SPANDataCenterHot-v0" / "config.yml").write_text(yaml.safe_dump({"env_kwargs": ONE_DAY}))
+    model = SAC("SPANPolicy", make_env("SPANDataCenterHot-v0", **ONE_DAY), buffer_size=10, device="cpu")
+    model.save(folder / "SPANDataCenterHot-v0.zip")
+    main(["hvac", "evaluate", str(folder)])
+    assert "on SPANDataCenterHot-v0: return" in capfd.readouterr().out
+    assert len(read_year(folder / "year-SPANDataCenterHot-v0.csv.gz")) == N_STEPS
+
+
+def test_another_version_of_energyplus_is_an_error_to_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("EPLUS_PATH", str(make_installation(tmp_path / "old", "24.1.0")))
+    for command in (["train", "--folder", str(tmp_path / "records")], ["evaluate", "rule"]):
+        with pytest.raises(SystemExit, match=r"is written for EnergyPlus .*, and .* has version 24.1"):
+            main(["hvac", *command])
+    assert not (tmp_path / "records").exists()
 
 
 def test_a_model_of_another_building_is_refused(tmp_path, hyperparams):

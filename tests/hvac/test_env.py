@@ -182,6 +182,8 @@ def test_a_simulation_that_stalls_ends_the_episode(temporary):
     with pytest.raises(SimulationError, match=r"(?s)no answer for 0.5 seconds.*Warming up"):
         env.step(np.zeros(2, np.float32))
     assert not simulations() and not list(temporary.iterdir())
+    with pytest.raises(ValueError, match="call reset"):
+        env.step(np.zeros(2, np.float32))
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])

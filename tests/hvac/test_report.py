@@ -98,6 +98,17 @@ def test_a_month_is_not_compared_with_years(folder):
         main(["hvac", "report", str(folder)])
 
 
+def test_another_climate_is_no_measure_of_the_returns_in_training(folder):
+    """Controlled years may all be on other sites than that of training."""
+    for path in folder.rglob(year_file(DEFAULT)):
+        path.rename(path.with_name(year_file("SPANDataCenterHot-v0")))
+    main(["hvac", "report", str(folder)])
+    assert table(folder, "returns")["normalised_return"].isna().all()
+    page = (folder / "report" / "report.md").read_text()
+    assert f"| {DEFAULT} | fixed |" not in page and "A year on SPANDataCenterHot-v0" in page
+    assert not list((folder / "report" / "figures").glob("returns*"))
+
+
 def test_a_report_without_years_has_the_training(folder):
     for path in folder.glob("*/*/year-*"):
         path.unlink()

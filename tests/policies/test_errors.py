@@ -159,7 +159,18 @@ class LikeMaskablePPO(OnPolicyAlgorithm):
         self.policy = self.policy_class(self.observation_space, self.action_space, lambda _: 1e-3)
 
 
+class OwnPolicy(MaskableActorCriticPolicy):
+    pass
+
+
+class WithOwnPolicy(LikeMaskablePPO):
+    policy_aliases: ClassVar[dict] = {"MlpPolicy": OwnPolicy}
+
+
 def test_algorithms_of_ones_own():
+    WithOwnPolicy(SPANMaskableActorCriticPolicy, make("vector", "discrete"))
+    with pytest.raises(ValueError, match=r"Use WithOwnPolicy\(SPANMaskableActorCriticPolicy, env\)"):
+        WithOwnPolicy(SPANTD3Policy, make("vector", "discrete"))
     assert isinstance(LikeSAC(SPANPolicy, make("vector")).policy, SPANPolicy)
     with pytest.raises(ValueError, match=r"Use LikeSAC\(SPANPolicy, env\)"):
         LikeSAC(SPANTD3Policy, make("vector"))

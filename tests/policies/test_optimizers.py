@@ -11,7 +11,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import update_learning_rate
 
 from sb3_span import ClippedMlpPolicy
-from sb3_span.policies.optimizers import clip_gradients, optimizers_of, read_lr_scale, scale_learning_rates
+from sb3_span.policies.optimizers import Adapted, clip_gradients, optimizers_of, read_lr_scale, scale_learning_rates
 from tests.policies.envs import make
 from tests.policies.models import name
 
@@ -201,6 +201,54 @@ def test_a_layer_of_a_features_extractor_is_no_head(algorithm):
     assert {factors[param] for param in actor.features_extractor.parameters()} == {1.0}
     head = policy.action_net if algorithm is PPO else policy.actor.mu
     assert {factors[param] for param in head.parameters()} == {10.0}
+
+
+class Autoencoder(FlattenExtractor):
+    """A features extractor that trains itself, with a decoder that the policy knows nothing of."""
+
+    def __init__(self, observation_space):
+        super().__init__(observation_space)
+        self.encoder = th.nn.Linear(self.features_dim, self.features_dim)
+        self.decoder = [th.nn.Linear(self.features_dim, self.features_dim)]
+        parts = [dict(params=self.encoder.parameters()), dict(params=self.decoder[0].parameters())]
+        self.optimizer = th.optim.SGD(parts, lr=1.0)
+
+    def forward(self, observations):
+        return self.encoder(super().forward(observations))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), [(PPO, {}), (SAC, dict(lr_scale=2.0, max_grad_norm=1.0))], ids=["ppo", "sac"]
+)
+def test_an_optimizer_of_a_features_extractor_is_its_own(algorithm, options):
+    policy = algorithm(
+        "SPANPolicy", make("vector"), policy_kwargs=dict(features_extractor_class=Autoencoder, **options)
+    ).policy
+    extractors = [module for module in policy.modules() if isinstance(module, Autoencoder)]
+    assert extractors and all(type(extractor.optimizer) is th.optim.SGD for extractor in extractors)
+    assert all(isinstance(optimizer, Adapted) for optimizer in optimizers_of(policy))
+
+
+class Wrapping(th.optim.Optimizer):
+    """Leaves its steps to another optimizer, whose groups it has."""
+
+    def __init__(self, params, lr, **kwargs):
+        self.inner = th.optim.SGD(params, lr)
+        super().__init__(self.inner.param_groups, dict(lr=lr))
+        self.param_groups = self.inner.param_groups
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+def test_an_optimizer_inside_another_has_the_scales_too():
+    params = [th.nn.Parameter(th.zeros(1)) for _ in range(2)]
+    optimizer = Wrapping(params, lr=0.1)
+    scale_learning_rates(optimizer, dict(zip(params, ["head", "other"], strict=True)), dict(head=3.0, other=1.0))
+    for param in params:
+        param.grad = th.ones(1)
+    optimizer.step()
+    assert [param.item() for param in params] == pytest.approx([-0.3, -0.1])
 
 
 class Counting(th.optim.SGD):

@@ -5,6 +5,8 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
 from sb3_span.viewing import NetworkWarning, plot
@@ -51,6 +53,13 @@ def test_choices(cartpole):
     assert texts(weights.get_yticklabels()) == names
     assert (policy.get_xlabel(), policy.get_ylabel()) == ("d", "a")
     assert len(splines[0].get_lines()) == 3
+
+
+@pytest.mark.parametrize("norm_obs", [True, False])
+def test_the_title_says_what_the_agent_sees(cartpole, tmp_path, norm_obs):
+    VecNormalize(make_vec_env("CartPole-v1"), norm_obs=norm_obs).save(tmp_path / "vecnormalize.pkl")
+    figure = plot(cartpole, "CartPole-v1", vecnormalize=tmp_path / "vecnormalize.pkl")
+    assert (", observations normalised" in figure.get_suptitle()) == norm_obs
 
 
 @UNTRAINED

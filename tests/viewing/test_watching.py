@@ -3,9 +3,12 @@
 import re
 import zipfile
 from pathlib import Path
+from typing import ClassVar
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from PIL import Image, ImageSequence
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
@@ -18,7 +21,7 @@ from sb3_span.trained import AGENTS, env_of, find_vecnormalize
 from sb3_span.viewing import load_agent, returns
 from sb3_span.viewing.environments import make_env
 from sb3_span.viewing.plotting import _drawn, _visited
-from sb3_span.viewing.watching import play
+from sb3_span.viewing.watching import play, watch
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,6 +63,48 @@ def test_window(model, tmp_path, monkeypatch):
     monkeypatch.setattr("pygame.time.Clock", lambda: type("Clock", (), {"tick": lambda self, fps: None})())
     main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--episodes", "1"])
     assert len(shown) > 5
+
+
+class Plant(gym.Env):
+    """An environment that takes no ``render_mode``, as many people's."""
+
+    observation_space, action_space = gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 3.0, True, False, {}
+
+
+class Shown(Plant):
+    metadata: ClassVar[dict] = {"render_modes": ["human"], "render_fps": 30}
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    for cls in (Plant, Shown):
+        monkeypatch.setitem(gym.registry, f"{cls.__name__}-v0", EnvSpec(f"{cls.__name__}-v0", entry_point=cls))
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")
+def test_what_does_not_draw_itself(model, tmp_path, capsys, monkeypatch, undrawn):
+    monkeypatch.setenv("DISPLAY", ":0")
+    agent = str(tmp_path / "model.zip")
+    watch(agent, "Plant-v0", episodes=2)
+    assert capsys.readouterr().out.splitlines() == [
+        "Plant-v0 does not draw itself: it takes no render_mode.",
+        "Plant-v0: return 3.0 ± 0.0 over 2 episodes",
+    ]
+    with pytest.raises(ValueError, match="Plant-v0 does not draw itself"):
+        watch(agent, "Plant-v0", tmp_path / "plant.gif")
+    with pytest.raises(ValueError, match=r"Shown-v0 does not draw itself as rgb_array: its render modes are \['human'\]"):
+        watch(agent, "Shown-v0", tmp_path / "shown.gif")
+    assert not list(tmp_path.glob("*.gif"))
 
 
 def test_normalised_observations(tmp_path, capsys, monkeypatch):
