@@ -7,6 +7,7 @@ import gymnasium as gym
 import matplotlib.pyplot as plt
 import numpy as np
 import torch as th
+from matplotlib.artist import Artist
 
 from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
@@ -105,8 +106,8 @@ def draw_slopes(path: Path) -> None:
 
 
 def make_panels(n_panels: int, width: float) -> tuple[plt.Figure, list[plt.Axes]]:
-    """A figure with three panels in a row, or two where that leaves none empty."""
-    n_columns = 2 if n_panels == 4 else min(n_panels, 3)
+    """A figure with three panels in a row, or two or four where that leaves fewer empty."""
+    n_columns = {4: 2, 7: 4, 8: 4}.get(n_panels, min(n_panels, 3))
     n_rows = math.ceil(n_panels / n_columns)
     size = (width * n_columns, 0.4 + 2.8 * n_rows)
     figure, axes = plt.subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
@@ -118,6 +119,15 @@ def make_panels(n_panels: int, width: float) -> tuple[plt.Figure, list[plt.Axes]
     for ax in axes[:, 0]:
         ax.set_ylabel("return")
     return figure, list(axes.flat[:n_panels])
+
+
+def add_legend(figure: plt.Figure, handles: list[Artist], labels: list[str]) -> None:
+    """In an empty panel if there is one, else above."""
+    empty = [ax for ax in figure.axes if not ax.axison]
+    if empty:
+        empty[0].legend(handles, labels, frameon=False, fontsize=10, loc="center")
+    else:
+        figure.legend(handles, labels, frameon=False, fontsize=9, loc="outside upper center", ncols=len(labels))
 
 
 def draw_methods(path: Path, name: str) -> None:
@@ -141,7 +151,7 @@ def draw_methods(path: Path, name: str) -> None:
             ax.set_ylim(bottom=max(ax.get_ylim()[0], low - (solved - low) / 2))
         ax.set_title(f"{env}, {len(runs)} seeds", fontsize=10)
     handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles, frameon=False, fontsize=9, loc="outside upper center", ncols=len(handles))
+    add_legend(figure, list(handles.values()), list(handles))
     figure.savefig(path, dpi=150)
 
 
@@ -171,9 +181,7 @@ def draw_settings(path: Path) -> None:
         paper, tuned = min(seeds[:2]), min(seeds[2:])
         ax.set_title(f"{env}, {paper} seeds" if paper == tuned else f"{env}, {paper} and {tuned} seeds", fontsize=10)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles[1:] + handles[:1], labels[1:] + labels[:1], frameon=False, fontsize=9, loc="outside upper center", ncols=5
-    )
+    add_legend(figure, handles[1:] + handles[:1], labels[1:] + labels[:1])
     figure.savefig(path, dpi=150)
 
 
