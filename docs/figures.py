@@ -109,7 +109,7 @@ def make_panels(n_panels: int, width: float) -> tuple[plt.Figure, list[plt.Axes]
     """A figure with three panels in a row, or two or four where that leaves fewer empty."""
     n_columns = {4: 2, 7: 4, 8: 4}.get(n_panels, min(n_panels, 3))
     n_rows = math.ceil(n_panels / n_columns)
-    size = (width * n_columns, 0.4 + 2.8 * n_rows)
+    size = (min(width * n_columns, 12.0), 0.4 + 2.8 * n_rows)  # wider than a page, names would be too small to read
     figure, axes = plt.subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
     for ax in axes.flat[n_panels:]:
         ax.axis("off")
