@@ -50,12 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
     plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
     plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
-    plot.add_argument(
-        "--vecnormalize",
-        type=Path,
-        metavar="FILE",
-        help="VecNormalize's statistics, or none; default: those in the run's folder",
-    )
+    _add_vecnormalize(plot)
     plot.set_defaults(run=_plot)
 
     watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
@@ -65,12 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
     watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
     watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
-    watch.add_argument(
-        "--vecnormalize",
-        type=Path,
-        metavar="FILE",
-        help="VecNormalize's statistics, or none; default: those in the run's folder",
-    )
+    _add_vecnormalize(watch)
     watch.set_defaults(run=_watch)
 
     export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
@@ -80,10 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
         help="a model's zip, its folder (Zoo, study), or an agent of examples/agents; loading can run code: trust it",
     )
     export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
-    export.add_argument("--output", type=Path, required=True, help="folder for the result")
-    export.add_argument(
-        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's file, or none; default: that of the model's folder"
-    )
+    export.add_argument("--output", type=Path, help="folder for the result; named after the model by default")
+    _add_vecnormalize(export)
     export.add_argument("--env", help="environment to check the result with; default: the Zoo's or study's")
     export.add_argument("--name", default="policy", help="what files, functions and macros of C are called after")
     export.add_argument("--int8", action="store_true", help="C with weights in bytes: smaller, but less exact")
@@ -110,6 +98,15 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"sb3-span {args.command}: {error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _add_vecnormalize(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--vecnormalize",
+        type=Path,
+        metavar="FILE",
+        help="what VecNormalize.save wrote, or none; by default it is looked for beside the model",
+    )
 
 
 def _add_study_commands(commands: argparse._SubParsersAction) -> None:
@@ -169,6 +166,7 @@ def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
     evaluate = commands.add_parser("evaluate", help="control a year, every step kept (loading unpickles: trusted files only)")
     evaluate.add_argument("model", help="a model's zip, the folder of a run, or a reference: rule, fixed")
     evaluate.add_argument("--output", type=Path, help="folder for the years; that of the model by default")
+    _add_vecnormalize(evaluate)
     evaluate.set_defaults(run=_hvac_evaluate)
     for command in (train, evaluate):
         command.add_argument(
@@ -290,7 +288,7 @@ def _hvac_train(args: argparse.Namespace) -> None:
 def _hvac_evaluate(args: argparse.Namespace) -> None:
     from sb3_span.hvac.command import evaluate
 
-    evaluate(args.model, args.evaluate_on, args.output, _days(args))
+    evaluate(args.model, args.evaluate_on, args.output, _days(args), args.vecnormalize)
 
 
 def _hvac_report(args: argparse.Namespace) -> None:

@@ -33,6 +33,12 @@ class WithNativeCode(BaseAlgorithm):
                 stacklevel=2,
             )
 
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
+        # Saved with the model: whoever loads it then knows whether it needs the statistics of a VecNormalize.
+        normalization = self.get_vec_normalize_env()
+        self.trained_on_normalized_observations = normalization is not None and normalization.norm_obs
+        return super()._setup_learn(*args, **kwargs)
+
     def _prepare_native(self) -> Any:
         """
         :return: The native update, ready; None where SB3's own has to do it

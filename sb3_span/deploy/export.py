@@ -18,7 +18,7 @@ from sb3_span.deploy.observations import RecordingError, make_observations
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
 from sb3_span.deploy.verify import TOLERANCE, Verification, verify
 from sb3_span.files import written_whole
-from sb3_span.trained import load_vecnormalize
+from sb3_span.saved import load_vecnormalize
 
 
 def export_c(

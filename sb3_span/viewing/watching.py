@@ -12,8 +12,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.files import written_whole
-from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import load_agent
+from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_vecnormalize
+from sb3_span.saved.statistics import describe
 from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
 SEED = 2000  # no agent was trained with it
@@ -129,11 +129,11 @@ def watch(
     """
     Show an episode of an agent, and print its return over several.
 
-    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
     :param env_id: The environment; None where the folder or the file's name tells
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies in the folder of the run
+    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
     """
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it must be at least 1. Try 20.")
@@ -154,7 +154,8 @@ def watch(
     else:
         print("There is no screen here; --gif FILE draws without one.")
     scores = returns(model, env, episodes, vecnormalize)
-    print(f"{env_name(env)}: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes")
+    score = f"return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes"
+    print(f"{env_name(env)}: {score}, {describe(vecnormalize)}")
 
 
 def _has_screen() -> bool:

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 from gymnasium import spaces
 
-from sb3_span.trained import env_id_in
+from sb3_span.saved.environments import env_id_in
 from sb3_span.viewing.environments import (
     ACTIONS,
     OBSERVATIONS,
