@@ -13,6 +13,7 @@ from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.plan import Plan
 from sb3_span.nn.checks import Unsupported
 from sb3_span.policies.options import SPANOptions
+from sb3_span.policies.registry import check_policy
 
 NATIVE = ("_plan", "_why_not", "_has_logged", "_collecting", "_native_actor")
 
@@ -34,6 +35,7 @@ class WithNativeCode(BaseAlgorithm):
     _native_actor: NativeActor | None = None
 
     def _setup_model(self) -> None:
+        check_policy(self)
         super()._setup_model()  # type: ignore[safe-super]
         if self.device.type != "cpu" and extension is not None and isinstance(self.policy, SPANOptions):
             name = type(self).__name__
