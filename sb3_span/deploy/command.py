@@ -9,7 +9,7 @@ from sb3_span.deploy.observations import RecordingError
 from sb3_span.deploy.verify import Verification
 from sb3_span.saved import env_of, find_agent, load_trained
 from sb3_span.saved.find import label_of
-from sb3_span.saved.statistics import describe
+from sb3_span.saved.normalization import describe
 
 
 def export_model(

@@ -21,7 +21,7 @@ from sb3_span.hvac.years import simulate, write_year, year_file
 from sb3_span.saved import env_name, env_of, find_model, find_vecnormalize
 from sb3_span.saved.environments import env_options, find_env_id
 from sb3_span.saved.names import MODEL
-from sb3_span.saved.statistics import describe
+from sb3_span.saved.normalization import describe
 from sb3_span.study.records import run_folders
 
 

@@ -3,7 +3,7 @@
 from sb3_span.saved.environments import env_name, env_of
 from sb3_span.saved.find import find_agent, find_model
 from sb3_span.saved.load import Trained, load_agent, load_policy, load_trained
-from sb3_span.saved.statistics import find_vecnormalize, load_vecnormalize
+from sb3_span.saved.normalization import find_vecnormalize, load_vecnormalize
 
 __all__ = [
     "Trained",

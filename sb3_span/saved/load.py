@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from sb3_span.policies import SPANActorCriticPolicy
 from sb3_span.policies.registry import supported_algorithms
 from sb3_span.saved.find import find_model
-from sb3_span.saved.statistics import find_vecnormalize, load_vecnormalize
+from sb3_span.saved.normalization import find_vecnormalize, load_vecnormalize
 
 # What is needed of a zip to build its policy; everything else in it stays unread.
 NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde"}

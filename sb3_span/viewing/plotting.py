@@ -16,7 +16,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_span.policies.budget import count_parameters
 from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_vecnormalize
 from sb3_span.saved.find import label_of
-from sb3_span.saved.statistics import describe
+from sb3_span.saved.normalization import describe
 from sb3_span.viewing.environments import action_names, make_envs, observation_names
 from sb3_span.viewing.figure import draw
 from sb3_span.viewing.networks import Network, find_networks

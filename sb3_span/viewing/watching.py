@@ -13,7 +13,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.files import written_whole
 from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_vecnormalize
-from sb3_span.saved.statistics import describe
+from sb3_span.saved.normalization import describe
 from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
 SEED = 2000  # no agent was trained with it

@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 import sb3_span
 from sb3_span.cli import main
 from sb3_span.saved import find_vecnormalize
-from sb3_span.saved.statistics import was_normalized
+from sb3_span.saved.normalization import was_normalized
 
 
 def trained(algorithm, env_id="Pendulum-v1", normalized=True, **normalization):
