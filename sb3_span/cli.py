@@ -205,7 +205,8 @@ def _study_search(args: argparse.Namespace) -> None:
 def _study_status(args: argparse.Namespace) -> None:
     from sb3_span.study.command import show_status
 
-    show_status(args.folder, args.storage)
+    if not show_status(args.folder, args.storage):
+        sys.exit(1)
 
 
 def _study_retry(args: argparse.Namespace) -> None:

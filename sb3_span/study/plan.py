@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,18 @@ from rl_zoo3.utils import ALGOS
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design", "search"}
+STUDY_KEYS = {
+    "name",
+    "gym_packages",
+    "environments",
+    "methods",
+    "seeds",
+    "evaluation",
+    "grid",
+    "design",
+    "search",
+    "keep_models",
+}
 ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "entry", "overrides"}
 METHOD_KEYS = {"hyperparams", "overrides"}
 EVALUATION_KEYS = {"every", "episodes"}
@@ -64,6 +75,20 @@ class Run:
     def settings(self) -> dict[str, Any]:
         return {"key": self.key, **asdict(self), "gym_packages": list(self.gym_packages)}
 
+    def check_settings(self, settings: Mapping[str, Any], where: Path) -> None:
+        """
+        Refuse the record of a run with other settings.
+
+        :param settings: What its ``run.json`` has
+        :param where: That file
+        """
+        for name, value in self.settings().items():
+            if settings.get(name) != value:
+                raise ValueError(
+                    f"{where}: {name} is {settings.get(name)!r}, but the study has {value!r}. "
+                    "Use another folder, or delete this run's."
+                )
+
     @property
     def digest(self) -> str:
         """Equal for two runs exactly when their settings are."""
@@ -76,12 +101,14 @@ class Plan:
     :param resolved: The study's file with the hyperparameter files read in: it stands alone
     :param search: For each method that settings are searched for, its options and what each may be: a list of choices, or the
         ends of a range
+    :param keep_models: Whether the trained models are kept; then a finished run without its model is not done
     """
 
     name: str
     runs: list[Run]
     resolved: dict[str, Any]
     search: dict[str, dict[str, Any]] = field(default_factory=dict)
+    keep_models: bool = True
 
     def check_extends(self, older: "Plan", where: Path) -> None:
         """
@@ -187,7 +214,7 @@ def make_plan(study: Any, path: Path) -> Plan:
         env: {key: value for key, value in options.items() if key not in ("entry", "overrides")}
         for env, options in study["environments"].items()
     }
-    return Plan(name, runs, resolved, _read_search(study.get("search", {}), methods))
+    return Plan(name, runs, resolved, _read_search(study.get("search", {}), methods), study.get("keep_models", True))
 
 
 def _read_head(study: Any, path: Path) -> tuple[str, list[str]]:

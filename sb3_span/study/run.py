@@ -22,7 +22,7 @@ from sb3_span.policies.budget import count_parameters
 from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
 from sb3_span.study.evaluation import OneEpisodeEach, evaluate
 from sb3_span.study.plan import OFFLINE_ALGORITHMS, Run
-from sb3_span.study.records import MODEL, SETTINGS, Record, read_record
+from sb3_span.study.records import MODEL, SETTINGS, Record, check_model, read_record
 from sb3_span.study.training import Training, Watcher, seed_at
 
 
@@ -67,13 +67,14 @@ class StudyManager(ExperimentManager):
             self.vec_env_class = of_training
 
 
-def train(run: Run, folder: Path, watcher: Watcher | None = None) -> Record:
+def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bool = True) -> Record:
     """
     Train one run to its end, from its checkpoint if it has one.
 
     :param run: What to train
     :param folder: The run's own folder
     :param watcher: Told about every step and evaluation
+    :param keep_model: Whether the trained model is written; then a finished run without it is refused
     :return: The finished record
     """
     th.set_num_threads(1)
@@ -82,11 +83,14 @@ def train(run: Run, folder: Path, watcher: Watcher | None = None) -> Record:
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / SETTINGS).exists():
         record = read_record(folder)
-        _check_settings(run, record, folder)
+        run.check_settings(record.settings, folder / SETTINGS)
         if record.finished:
+            if keep_model:
+                check_model(record, folder)
             Checkpoints(folder).clear()  # in case it was killed just before
             return record
     training = _training_class(run)(run, folder, watcher or Watcher())
+    training.keeps_model = keep_model
     try:
         training.finish()
     finally:
@@ -161,12 +165,3 @@ class _Callback(BaseCallback):
 
     def _on_step(self) -> bool:
         return self._study_training.on_step(self.num_timesteps)
-
-
-def _check_settings(run: Run, record: Record, folder: Path) -> None:
-    for name, value in run.settings().items():
-        if record.settings.get(name) != value:
-            raise ValueError(
-                f"{folder / SETTINGS}: {name} is {record.settings.get(name)!r}, but the study has {value!r}. "
-                "Use another folder, or delete this run's."
-            )

@@ -239,7 +239,7 @@ def test_a_queue_that_is_elsewhere(start, tmp_path, capsys):
 
 
 def test_an_error_without_a_message_is_an_error(tmp_path, monkeypatch):
-    def fail(*args):
+    def fail(*_, **__):
         raise ValueError
 
     monkeypatch.setattr("sb3_span.study.worker.train", fail)
@@ -253,7 +253,7 @@ def test_the_error_of_an_earlier_attempt_goes_when_a_run_is_begun_again(tmp_path
     """A report lists as failed what has one."""
     errors = []
 
-    def stop(run, folder, watcher):
+    def stop(run, folder, *_, **__):
         errors.append((folder / "error.txt").exists())
         raise Interrupted
 
@@ -292,7 +292,7 @@ def test_a_run_in_which_three_workers_die_has_failed(start, tmp_path, monkeypatc
 
 def test_an_idle_worker_takes_over_what_a_dead_one_had(tmp_path, storage, monkeypatch):
     """Also when it comes before the dead one is missed."""
-    monkeypatch.setattr("sb3_span.study.worker.train", lambda run, folder, watcher: read_record(trained))
+    monkeypatch.setattr("sb3_span.study.worker.train", lambda *_, **__: read_record(trained))
     run, trained = ppo_run(200), tmp_path / "trained"
     train(run, trained)
     stop = threading.Event()
