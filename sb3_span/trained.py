@@ -1,14 +1,12 @@
 """
 What training leaves on disk: where a model's environment and the statistics of its observations are.
 
-Loading a ``vecnormalize.pkl`` unpickles, and so does reading the Zoo's settings, which can run any code: only for files that
-you trust.
+Reading the Zoo's settings unpickles, which can run any code: only for files that you trust.
 """
 
 import dataclasses
 import importlib
 import json
-import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.vec_env import VecNormalize
 
-MODEL, NORMALIZATION, STUDY_RUN = "model.zip", "vecnormalize.pkl", "run.json"
+from sb3_span.saved.statistics import find_statistics, load_statistics
+
+MODEL, STUDY_RUN = "model.zip", "run.json"
 NONE = "none"
 # Where the agents that come with a clone of the repository are.
 AGENTS = Path("examples/agents")
@@ -27,20 +27,9 @@ AGENTS = Path("examples/agents")
 
 def load_vecnormalize(file: Path | str) -> VecNormalize:
     """
-    :param file: What ``VecNormalize.save`` wrote
+    :param file: What ``VecNormalize.save`` wrote, or a study
     """
-    try:
-        with Path(file).open("rb") as stream:
-            loaded = pickle.load(stream)
-    except FileNotFoundError:
-        raise ValueError(f"There is no {file}.") from None
-    except Exception as error:
-        raise ValueError(f"{file} is not what VecNormalize.save has written, or it is damaged: {error!r}.") from error
-    if not isinstance(loaded, VecNormalize):
-        raise ValueError(f"{file} holds a {type(loaded).__name__}; give the file that VecNormalize.save has written.")
-    if isinstance(loaded.observation_space, spaces.Dict) and loaded.norm_obs and loaded.norm_obs_keys is None:
-        loaded.norm_obs_keys = list(loaded.obs_rms)
-    return loaded
+    return load_statistics(file)
 
 
 def find_model(path: Path) -> Path:
@@ -75,11 +64,10 @@ def find_vecnormalize(file: Path, given: Path | None = None) -> Path | None:
     """
     if given is not None:
         return None if str(given) == NONE else given
-    beside = file.parent / NORMALIZATION
-    in_zoo = file.parent / (find_env_id(file) or file.stem) / NORMALIZATION
-    if in_zoo.is_file():
+    if in_zoo := find_statistics(file.parent / (find_env_id(file) or file.stem)):
         return in_zoo
-    if not beside.is_file():
+    beside = find_statistics(file.parent)
+    if beside is None:
         return None
     if not (file.parent / STUDY_RUN).is_file():
         raise ValueError(

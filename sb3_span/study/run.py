@@ -19,7 +19,8 @@ from stable_baselines3.common.vec_env import VecEnv
 import sb3_span.zoo  # noqa: F401  # the Zoo's algorithms, as rl_zoo3.train has them with our policies
 from sb3_span.files import written_whole
 from sb3_span.policies.budget import count_parameters
-from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
+from sb3_span.saved.statistics import NORMALIZATION, save_statistics
+from sb3_span.study.checkpoint import Checkpoints
 from sb3_span.study.evaluation import OneEpisodeEach, evaluate
 from sb3_span.study.plan import OFFLINE_ALGORITHMS, Run
 from sb3_span.study.records import MODEL, SETTINGS, Record, check_model, read_record
@@ -122,10 +123,9 @@ class ZooTraining(Training):
         return {"n_parameters": count_parameters(self.agent.policy)}
 
     def load(self) -> dict[str, Any] | None:
-        loaded = self._checkpoints.load(self.agent)
-        if loaded is None:
+        state = self._checkpoints.load(self.agent, self.trusted)
+        if state is None:
             return None
-        self.agent, state = loaded
         self.agent.set_random_seed(seed_at(self.run, self.agent.num_timesteps))
         self._resumed = True
         return state
@@ -146,8 +146,7 @@ class ZooTraining(Training):
             self.agent.save(path)
         normalization = self.agent.get_vec_normalize_env()
         if normalization is not None:
-            with written_whole(self.folder / NORMALIZATION) as path:
-                normalization.save(str(path))
+            save_statistics(normalization, self.folder / NORMALIZATION)
 
     def clear(self) -> None:
         self._checkpoints.clear()

@@ -62,7 +62,7 @@ class Training(ABC):
     :param watcher: Told about every step and evaluation
     """
 
-    keeps_model = True
+    keeps_model, trusted = True, False
 
     def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
         self.run, self.folder, self.watcher = run, folder, watcher

@@ -1,0 +1,1 @@
+"""Trained agents and what belongs to them, in files."""
