@@ -1,6 +1,7 @@
 """``sb3-span study``: run, status, retry, gather."""
 
 import contextlib
+import dataclasses
 import shutil
 import signal
 import tempfile
@@ -22,12 +23,13 @@ from sb3_span.study.screen import watch
 from sb3_span.study.status import status_table
 from sb3_span.study.supervisor import Supervisor
 from sb3_span.study.training import OWNER
+from sb3_span.study.trust import check_runnable
 
 DATABASE = "study.db"
 STORAGE_FILE = "storage.txt"  # where the queue is, if it is not in the folder
 
 
-def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **timing: int) -> bool:
+def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, trust: bool = False, **timing: int) -> bool:
     """
     Run a study, or go on with it.
 
@@ -35,10 +37,12 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
     :param folder: Folder for the records, and for the database when none is given
     :param storage: A database that machines share; None for SQLite in the folder
     :param n_workers: Runs at a time
+    :param trust: Whether the study may execute code of its own
     :return: Whether every run is done
     """
     check_workers(n_workers)
-    plan = read_plan(file)
+    plan = dataclasses.replace(read_plan(file), trusted=trust)
+    check_runnable(plan, file)
     check_options(plan.runs)
     remember(plan, folder)
     return run_plan(plan, folder, storage, n_workers, **timing)

@@ -28,8 +28,8 @@ CHECKPOINT_EVERY = 1000
 class OfflineTraining(Training):
     """An agent of d3rlpy. A step is an update from one batch of the data set."""
 
-    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
-        super().__init__(run, folder, watcher)
+    def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
+        super().__init__(run, folder, watcher, trust)
         # d3rlpy tells what it finds in a data set, in the middle of a study's screen.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         d3rlpy.seed(run.seed)

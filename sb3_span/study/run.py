@@ -22,23 +22,37 @@ from sb3_span.policies.budget import count_parameters
 from sb3_span.saved.statistics import NORMALIZATION, save_statistics
 from sb3_span.study.checkpoint import Checkpoints
 from sb3_span.study.evaluation import OneEpisodeEach, evaluate
-from sb3_span.study.plan import OFFLINE_ALGORITHMS, Run
+from sb3_span.study.plan import Run
 from sb3_span.study.records import MODEL, SETTINGS, Record, check_model, read_record
+from sb3_span.study.study_file import OFFLINE_ALGORITHMS
 from sb3_span.study.training import Training, Watcher, seed_at
+from sb3_span.study.trust import check_trust
+from sb3_span.study.zoo_strings import EVALUATED, NotPlainError, read_zoo_string
 
 
 class StudyManager(ExperimentManager):
-    """The Zoo's set-up of agent and environments, without its log folders, files and messages."""
+    """
+    The Zoo's set-up of agent and environments, without its log folders, files and messages.
 
-    def __init__(self, run: Run) -> None:
+    :param trust: Whether strings that are not plain data are left to the Zoo, which evaluates them as Python
+    """
+
+    def __init__(self, run: Run, trust: bool = False) -> None:
+        self._run, self._trust = run, trust
         super().__init__(
             argparse.Namespace(), run.algo, run.env, log_folder="", n_timesteps=run.steps, eval_freq=-1,
             seed=run.seed, device="cpu", verbose=0, eval_env_kwargs=run.hyperparams.get("env_kwargs"),
         )  # fmt: skip
-        self._run = run
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         hyperparams = copy.deepcopy(self._run.hyperparams)
+        for option in EVALUATED:
+            if isinstance(text := hyperparams.get(option), str):
+                try:
+                    hyperparams[option] = read_zoo_string(text)
+                except NotPlainError:
+                    if not self._trust:
+                        raise
         policy_kwargs = hyperparams.get("policy_kwargs")
         # The Zoo knows classes by their names everywhere but here.
         if isinstance(policy_kwargs, dict) and isinstance(name := policy_kwargs.get("activation_fn"), str):
@@ -68,7 +82,7 @@ class StudyManager(ExperimentManager):
             self.vec_env_class = of_training
 
 
-def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bool = True) -> Record:
+def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bool = True, trust: bool = False) -> Record:
     """
     Train one run to its end, from its checkpoint if it has one.
 
@@ -76,9 +90,12 @@ def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bo
     :param folder: The run's own folder
     :param watcher: Told about every step and evaluation
     :param keep_model: Whether the trained model is written; then a finished run without it is refused
+    :param trust: Whether the run may execute code of its own: modules that are not installed, Python in strings, pickles
     :return: The finished record
     """
     th.set_num_threads(1)
+    if not trust:
+        check_trust([run])
     for package in run.gym_packages:
         importlib.import_module(package)
     folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +107,7 @@ def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bo
                 check_model(record, folder)
             Checkpoints(folder).clear()  # in case it was killed just before
             return record
-    training = _training_class(run)(run, folder, watcher or Watcher())
+    training = _training_class(run)(run, folder, watcher or Watcher(), trust)
     training.keeps_model = keep_model
     try:
         training.finish()
@@ -110,9 +127,9 @@ def _training_class(run: Run) -> type[Training]:
 class ZooTraining(Training):
     """An agent of SB3 or sb3-contrib, set up by the Zoo, in its environments."""
 
-    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
-        super().__init__(run, folder, watcher)
-        manager = StudyManager(run)
+    def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
+        super().__init__(run, folder, watcher, trust)
+        manager = StudyManager(run, trust)
         self.agent = manager.make_agent()
         self._eval_env = manager.make_eval_env()
         self._callbacks = manager.callbacks

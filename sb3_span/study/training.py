@@ -60,12 +60,13 @@ class Training(ABC):
     :param run: What to train
     :param folder: The run's own folder
     :param watcher: Told about every step and evaluation
+    :param trust: Whether the run may execute code of its own
     """
 
-    keeps_model, trusted = True, False
+    keeps_model = True
 
-    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
-        self.run, self.folder, self.watcher = run, folder, watcher
+    def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
+        self.run, self.folder, self.watcher, self.trusted = run, folder, watcher, trust
         self._reached, self._seconds = 0, 0.0
         self._evaluations: list[Evaluation] = []
 

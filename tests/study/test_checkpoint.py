@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 import sb3_span  # noqa: F401
 from sb3_span.study.checkpoint import ARRAYS, Checkpoints
-from sb3_span.study.plan import ALGORITHMS
+from sb3_span.study.study_file import ALGORITHMS
 
 
 class SaveAt(BaseCallback):

@@ -36,11 +36,11 @@ QUICK = {"heartbeat": 1, "grace": 4}
 def start(tmp_path):
     """Write a study's file and return what runs it."""
 
-    def start_study(*runs, storage=None, n_workers=1, **timing):
+    def start_study(*runs, storage=None, n_workers=1, trust=False, **timing):
         file = tmp_path / "study.yml"
         if runs:
             file.write_text(yaml.safe_dump(make_plan(*runs, name=uuid.uuid4().hex).resolved))
-        return run_study(file, tmp_path / "out", storage, n_workers, **{**QUICK, **timing})
+        return run_study(file, tmp_path / "out", storage, n_workers, trust, **{**QUICK, **timing})
 
     return start_study
 
@@ -285,7 +285,7 @@ def test_a_run_in_which_three_workers_die_has_failed(start, tmp_path, monkeypatc
     run = dataclasses.replace(ppo_run(200), env="Deadly-v0", gym_packages=("deadly_env",))
     study = {**make_plan(run, name=uuid.uuid4().hex).resolved, "gym_packages": ["deadly_env"]}
     (tmp_path / "study.yml").write_text(yaml.safe_dump(study))
-    assert not start()
+    assert not start(trust=True)
     error = (tmp_path / "out" / "runs" / run.key / "error.txt").read_text()
     assert error == "its worker ended with the exit code 9; 3 have ended in this run\n"
 
