@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import signal
 import tempfile
@@ -58,10 +59,13 @@ def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **ti
     with _answering(), Queue(plan, storage or _sqlite(folder), **timing) as queue:
         if storage is not None:
             write_text(folder / STORAGE_FILE, make_url(storage).render_as_string(hide_password=True))
-        if storage is None:  # the database is this folder's own: what is not in the folder is not there
-            stored = read_stored(folder, plan, models=True)
-            finished = {key for key, record in stored.records.items() if record.finished}
-            queue.discard(run.key for run in plan.runs if run.key not in finished)
+        # A database may say that a run is done whose record is damaged: it is taken again, and says what to do. In the
+        # folder's own database, that also holds for a record that is gone; of a shared one it may be on another machine.
+        stored = read_stored(folder, plan, models=True)
+        finished = {key for key, record in stored.records.items() if record.finished}
+        queue.discard(
+            key for key in (run.key for run in plan.runs) if key in stored.broken or not (storage or key in finished)
+        )
         queue.refill()
         # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -84,7 +88,7 @@ def show_status(folder: Path, storage: str | None) -> bool:
     plan = open_study(folder)
     states = {run.key: RunState("waiting") for run in plan.runs}
     if storage is not None or _has_queue(folder):
-        with _answering(), Queue(plan, storage or _sqlite(folder)) as queue:
+        with _answering(), _to_look_at(folder, storage) as address, Queue(plan, address) as queue:
             states = queue.states()
     _show(plan, states, folder, Console())
     return not read_stored(folder, plan, models=True).broken
@@ -211,6 +215,19 @@ def _sqlite(folder: Path) -> str:
             "to go on without it."
         )
     return sqlite_url(folder / DATABASE)
+
+
+@contextlib.contextmanager
+def _to_look_at(folder: Path, storage: str | None) -> Iterator[str]:
+    """The address of the queue; of a copy, where the folder cannot be written to: a database writes even to be read."""
+    address = storage or _sqlite(folder)
+    if storage is not None or (os.access(folder, os.W_OK) and os.access(folder / DATABASE, os.W_OK)):
+        yield address
+        return
+    with tempfile.TemporaryDirectory() as copy:
+        for path in folder.glob(f"{DATABASE}*"):  # and what SQLite has beside it
+            shutil.copyfile(path, Path(copy, path.name))
+        yield sqlite_url(Path(copy, DATABASE))
 
 
 def _has_queue(folder: Path) -> bool:

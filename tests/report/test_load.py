@@ -7,6 +7,7 @@ import shutil
 import pytest
 import yaml
 
+from sb3_span.report.command import write_report
 from sb3_span.report.load import load_study
 from sb3_span.report.sections import progress, status_section
 from tests.report.studies import EPISODES, EVERY, write_run
@@ -131,6 +132,21 @@ def test_a_plan_that_cannot_be_read_does_not_hide_the_records(folder):
     study = load_study(folder)
     assert len(study.runs) == 24
     assert "The plan could not be read" in study.remarks[0] and "Nowhere-v0" in study.remarks[0]
+
+
+def test_names_are_text(folder):
+    """In both pages: neither HTML nor links, whatever a study calls its methods and its errors say."""
+    name = "<script>alert(1)</script> [a](javascript:b)"
+    for seed in range(5):
+        write_run(folder, "CartPole-v1", name, seed, [20] * 3)
+    path = write_run(folder, "CartPole-v1", "span", 6, [20] * 3, steps=50000)
+    (path / "error.txt").write_text("<img src=x onerror=alert(1)>")
+    write_report(folder)
+    markdown, html = ((folder / "report" / f"report.{form}").read_text() for form in ("md", "html"))
+    assert "&lt;script>alert(1)&lt;/script>" in markdown and "&lt;script&gt;alert(1)" in html
+    for page in (markdown, html):
+        assert "<script>alert" not in page and "<img src=x" not in page
+    assert "](javascript" not in markdown
 
 
 def test_folders_without_results(tmp_path):

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import shutil
+import subprocess
 
 import pytest
 import yaml
@@ -160,6 +162,40 @@ def test_a_damaged_database(tmp_path, monkeypatch, capsys):
     (tmp_path / "study.db").unlink()
     main(["study", "status", "--folder", str(tmp_path)])
     assert "CartPole-v1" in capsys.readouterr().out
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Makes a folder read only: by its mode, and for root, to whom modes are nothing, by a mount."""
+    mounted = []
+
+    def protect(folder):
+        if os.geteuid():
+            folder.chmod(0o555)
+            (folder / "study.db").chmod(0o444)
+            return
+        for options in (["--bind", str(folder), str(folder)], ["-o", "remount,ro,bind", str(folder)]):
+            if subprocess.run(["mount", *options], capture_output=True).returncode:
+                pytest.skip("a folder cannot be mounted read-only here")
+            mounted[:] = [folder]
+
+    yield protect
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_status_of_a_read_only_folder(tmp_path, read_only, capsys):
+    folder, run = tmp_path / "out", ppo_run(200)
+    write_study(folder, run)
+    with Queue(make_plan(run), f"sqlite:///{folder / 'study.db'}") as queue:
+        queue.refill()
+        queue.fail(queue.claim().trial_id, "it broke")
+    (folder / "runs" / run.key / "evaluations.csv").unlink()
+    read_only(folder)
+    with pytest.raises(OSError, match=r"Read-only|Permission"):
+        (folder / "file").touch()
+    main(["study", "status", "--folder", str(folder)])
+    assert "it broke" in capsys.readouterr().out
 
 
 def test_errors_with_brackets(tmp_path, capsys):
