@@ -85,7 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
     _add_hvac_commands(hvac.add_subparsers(dest="hvac_command", required=True, metavar="COMMAND"))
 
     args = parser.parse_args(arguments)
-    if (here := os.getcwd()) not in sys.path:  # for modules that register environments, as with python -m
+    # For modules that register environments, as with python -m. Who only reads records imports nothing from here.
+    if args.run not in READERS and (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
     try:
         args.run(args)
@@ -127,6 +128,12 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     search.set_defaults(run=_study_search)
     for command in (run, status, retry, gather, search):
         command.add_argument("--folder", type=Path, required=True, help="the study's folder")
+    for command in (run, search):
+        command.add_argument(
+            "--trust",
+            action="store_true",
+            help="let the study execute code of its own: modules that are not installed, Python in strings, pickled buffers",
+        )
     for command in (run, status, retry):
         command.add_argument(
             "--storage",
@@ -190,20 +197,21 @@ def _speed(args: argparse.Namespace) -> None:
 def _study_run(args: argparse.Namespace) -> None:
     from sb3_span.study.command import run_study
 
-    if not run_study(args.file, args.folder, args.storage, args.workers):
+    if not run_study(args.file, args.folder, args.storage, args.workers, args.trust):
         sys.exit(1)
 
 
 def _study_search(args: argparse.Namespace) -> None:
     from sb3_span.study.search import run_search
 
-    run_search(args.file, args.folder, args.trials)
+    run_search(args.file, args.folder, args.trials, args.trust)
 
 
 def _study_status(args: argparse.Namespace) -> None:
     from sb3_span.study.command import show_status
 
-    show_status(args.folder, args.storage)
+    if not show_status(args.folder, args.storage):
+        sys.exit(1)
 
 
 def _study_retry(args: argparse.Namespace) -> None:
@@ -295,6 +303,9 @@ def _hvac_report(args: argparse.Namespace) -> None:
     from sb3_span.hvac.report import write_report
 
     write_report(args.folder)
+
+
+READERS = (_study_status, _study_retry, _study_gather, _report, _offline_table)
 
 
 def _days(args: argparse.Namespace) -> dict[str, str] | None:

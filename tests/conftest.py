@@ -2,6 +2,12 @@ import pytest
 import torch as th
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--faults", type=float, default=0, metavar="MINUTES", help="disturb a study for so long; default: briefly"
+    )
+
+
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:
     """One thread (the suite runs in parallel processes) and the same weights in every run, whichever tests were before."""

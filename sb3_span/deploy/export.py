@@ -18,7 +18,7 @@ from sb3_span.deploy.observations import RecordingError, make_observations
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
 from sb3_span.deploy.verify import TOLERANCE, Verification, verify
 from sb3_span.files import written_whole
-from sb3_span.saved import load_vecnormalize
+from sb3_span.saved import load_statistics
 
 
 def export_c(
@@ -87,7 +87,7 @@ def _prepare(
     :return: The policy, and observations to check its export with
     """
     if isinstance(vecnormalize, Path | str):
-        vecnormalize = load_vecnormalize(vecnormalize)
+        vecnormalize = load_statistics(vecnormalize)
     if isinstance(model, BaseAlgorithm):
         vecnormalize = vecnormalize or model.get_vec_normalize_env()
     policy = DeterministicPolicy(model, vecnormalize)

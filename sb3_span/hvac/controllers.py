@@ -8,7 +8,7 @@ from gymnasium.spaces import flatdim
 
 from sb3_span.hvac.buildings import DATA_CENTER, FIVE_ZONE, OUTDOOR
 from sb3_span.hvac.env import BuildingEnv
-from sb3_span.saved import find_model, load_agent, load_vecnormalize
+from sb3_span.saved import find_model, load_agent, load_statistics
 
 # From the last observation, shape (D,), and the environment, which has it in units, to an action, shape (A,).
 Controller = Callable[[np.ndarray, BuildingEnv], np.ndarray]
@@ -64,7 +64,7 @@ def load_controller(model: Path, vecnormalize: Path | None = None) -> Controller
     if not file.is_file():
         raise ValueError(f"There is no model {file}. Name a file that model.save wrote, or the folder of a finished run.")
     agent = load_agent(file)
-    normalization = None if vecnormalize is None else load_vecnormalize(vecnormalize)
+    normalization = None if vecnormalize is None else load_statistics(vecnormalize)
 
     def control(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
         if observation.shape != agent.observation_space.shape:

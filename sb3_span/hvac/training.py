@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from sb3_span.hvac.env import BuildingEnv
-from sb3_span.study.command import STUDY_FILE, retry, run_study
+from sb3_span.study.command import retry, run_study
+from sb3_span.study.folder import STUDY_FILE
 from sb3_span.study.records import ERROR
 
 METHODS = ("span", "mlp")

@@ -3,7 +3,8 @@
 from sb3_span.saved.environments import env_name, env_of
 from sb3_span.saved.find import find_agent, find_model
 from sb3_span.saved.load import Trained, load_agent, load_policy, load_trained
-from sb3_span.saved.normalization import find_vecnormalize, load_vecnormalize
+from sb3_span.saved.normalization import find_vecnormalize
+from sb3_span.saved.statistics import load_statistics, save_statistics
 
 __all__ = [
     "Trained",
@@ -14,6 +15,7 @@ __all__ = [
     "find_vecnormalize",
     "load_agent",
     "load_policy",
+    "load_statistics",
     "load_trained",
-    "load_vecnormalize",
+    "save_statistics",
 ]

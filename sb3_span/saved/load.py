@@ -20,7 +20,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 from sb3_span.policies import SPANActorCriticPolicy
 from sb3_span.policies.registry import supported_algorithms
 from sb3_span.saved.find import find_model
-from sb3_span.saved.normalization import find_vecnormalize, load_vecnormalize
+from sb3_span.saved.normalization import find_vecnormalize
+from sb3_span.saved.statistics import load_statistics
 
 # What is needed of a zip to build its policy; everything else in it stays unread.
 NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde"}
@@ -48,7 +49,7 @@ def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
     file = find_model(Path(path))
     policy = load_policy(file)
     found = find_vecnormalize(file, vecnormalize)
-    return Trained(policy, None if found is None else load_vecnormalize(found), found)
+    return Trained(policy, None if found is None else load_statistics(found), found)
 
 
 def load_agent(file: Path) -> BaseAlgorithm:

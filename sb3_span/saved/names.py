@@ -1,3 +1,3 @@
-"""What the files of a trained agent are called, by studies and by the RL Zoo."""
+"""What the files of a trained agent are called, by studies."""
 
-MODEL, NORMALIZATION, STUDY_RUN = "model.zip", "vecnormalize.pkl", "run.json"
+MODEL, STUDY_RUN = "model.zip", "run.json"

@@ -2,19 +2,18 @@
 The statistics that a model's observations are normalised with: found beside it, asked for, or known not to be needed.
 
 A model acts on normalised observations exactly if it was trained on them. Stable-Baselines3 keeps the statistics in a file of
-their own, whatever it is called. Loading that unpickles, which can run any code: only for files that you trust.
+their own, whatever it is called. Nothing is unpickled here.
 """
 
 import json
-import pickle
 import zipfile
 from pathlib import Path
 
-from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.saved.environments import find_env_id
-from sb3_span.saved.names import NORMALIZATION, STUDY_RUN
+from sb3_span.saved.names import STUDY_RUN
+from sb3_span.saved.statistics import find_statistics, load_statistics
 
 NONE = "none"
 # What the algorithms of sb3_span say about themselves in their files.
@@ -32,15 +31,15 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
     """
     if given is not None:
         return None if str(given) == NONE else Path(given)
-    in_run = [file.parent / NORMALIZATION] if (file.parent / STUDY_RUN).is_file() else []
-    in_zoo = [file.parent / name / NORMALIZATION for name in (find_env_id(file), file.stem) if name]
-    for known in (*in_run, *in_zoo):
-        if known.is_file():
+    in_run = [file.parent] if (file.parent / STUDY_RUN).is_file() else []
+    in_zoo = [file.parent / name for name in (find_env_id(file), file.stem) if name]
+    for folder in (*in_run, *in_zoo):
+        if known := find_statistics(folder):
             return known
     trained = was_normalized(file)
     if trained is False:  # what lies beside it is another model's
         return None
-    beside = [path for path in sorted(file.parent.glob("*.pkl")) if _is_vecnormalize(path)]
+    beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path)]
     own = [path for path in beside if _belongs(path, file)] or beside
     if len(own) == 1:
         return own[0]
@@ -83,38 +82,28 @@ def was_normalized(file: Path) -> bool | None:
     return data["_last_original_obs"] is not None
 
 
-def load_vecnormalize(file: Path | str) -> VecNormalize:
-    """
-    :param file: What ``VecNormalize.save`` wrote
-    """
-    try:
-        with Path(file).open("rb") as stream:
-            loaded = pickle.load(stream)
-    except FileNotFoundError:
-        raise ValueError(f"There is no {file}.") from None
-    except Exception as error:
-        raise ValueError(f"{file} is not what VecNormalize.save has written, or it is damaged: {error!r}.") from error
-    if not isinstance(loaded, VecNormalize):
-        raise ValueError(f"{file} holds a {type(loaded).__name__}; give the file that VecNormalize.save has written.")
-    if isinstance(loaded.observation_space, spaces.Dict) and loaded.norm_obs and loaded.norm_obs_keys is None:
-        loaded.norm_obs_keys = list(loaded.obs_rms)
-    return loaded
-
-
 def describe(vecnormalize: Path | None) -> str:
     """For a sentence about what an agent did: what was made of its observations."""
-    if vecnormalize is None or not load_vecnormalize(vecnormalize).norm_obs:
+    if vecnormalize is None or not load_statistics(vecnormalize).norm_obs:
         return "observations not normalised"
     return f"observations normalised with {vecnormalize}"
 
 
-def _is_vecnormalize(path: Path) -> bool:
-    """By the class that is named at its beginning: a replay buffer is pickled, too, and nothing is unpickled to look."""
+def _has_statistics(path: Path) -> bool:
+    """
+    Told by what is at the beginning of a pickle, and by the names in an archive: there are replay buffers of either kind, and
+    they are large.
+    """
     try:
-        with path.open("rb") as stream:
-            return PICKLED_CLASS in stream.read(BEGINNING)
-    except OSError:
-        return False
+        if path.suffix == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                return {"options.npy", "returns.mean.npy"} <= set(archive.namelist())
+        if path.suffix == ".pkl":
+            with path.open("rb") as stream:
+                return PICKLED_CLASS in stream.read(BEGINNING)
+    except (OSError, zipfile.BadZipFile):
+        pass
+    return False
 
 
 def _belongs(path: Path, model: Path) -> bool:

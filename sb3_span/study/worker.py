@@ -57,8 +57,8 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
         watcher = _Reporter(queue, claim, stop, tell)
         try:
             (folder / ERROR).unlink(missing_ok=True)  # of an earlier attempt
-            watcher.catch_up(read_evaluations(folder, run.n_eval_episodes))
-            record = train(run, folder, watcher)
+            watcher.catch_up(read_evaluations(folder, run.settings()))
+            record = train(run, folder, watcher, queue.plan.keep_models, queue.plan.trusted)
         except Interrupted:
             _insist(lambda: queue.release(claim.trial_id), stop, tell)
             tell("stopped", {"key": run.key})

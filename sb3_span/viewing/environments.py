@@ -12,7 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_span.saved import env_name, load_vecnormalize
+from sb3_span.saved import env_name, load_statistics
 from sb3_span.saved.spaces import mismatch
 
 
@@ -38,7 +38,7 @@ def make_envs(model: BaseAlgorithm, env: EnvSpec | str, n_envs: int, seed: int, 
     check_spaces(model, envs, env_name(env))
     if vecnormalize is None:
         return envs
-    normalised = load_vecnormalize(vecnormalize)
+    normalised = load_statistics(vecnormalize)
     normalised.set_venv(envs)
     normalised.training = normalised.norm_reward = False
     return normalised

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_span.policies.budget import count_parameters
-from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_vecnormalize
+from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.find import label_of
 from sb3_span.saved.normalization import describe
 from sb3_span.viewing.environments import action_names, make_envs, observation_names
@@ -73,7 +73,7 @@ def plot(
     if observations is None:
         observations = _drawn(model, vecnormalize) if env_id is None else _visited(model, env_id, vecnormalize)
 
-    normalised = vecnormalize is not None and load_vecnormalize(vecnormalize).norm_obs
+    normalised = vecnormalize is not None and load_statistics(vecnormalize).norm_obs
     doing = action_names(model.action_space, name)
     where = f" on {name}" if name else ""
     where += ", observations normalised" if normalised else ""
@@ -167,7 +167,7 @@ def _drawn(model: BaseAlgorithm, vecnormalize: Path | None) -> np.ndarray:
     space = model.observation_space
     space.seed(0)
     states = np.array([space.sample() for _ in range(EPISODES * STEPS)])
-    return states if vecnormalize is None else load_vecnormalize(vecnormalize).normalize_obs(states)  # type: ignore[return-value]
+    return states if vecnormalize is None else load_statistics(vecnormalize).normalize_obs(states)  # type: ignore[return-value]
 
 
 def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndarray) -> dict[th.nn.Module, th.Tensor]:

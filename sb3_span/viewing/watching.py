@@ -12,7 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.files import written_whole
-from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_vecnormalize
+from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.normalization import describe
 from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
@@ -31,7 +31,7 @@ def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Pat
     :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: The observations, each as soon as the environment gives it
     """
-    seen = load_vecnormalize(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
+    seen = load_statistics(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
     observation, _ = env.reset(seed=seed)
     check_spaces(model, env, env.spec.id if env.spec else "the environment")
     state, start = None, np.ones(1, dtype=bool)

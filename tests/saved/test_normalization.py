@@ -9,7 +9,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 import sb3_span
 from sb3_span.cli import main
-from sb3_span.saved import find_vecnormalize
+from sb3_span.saved import find_vecnormalize, save_statistics
 from sb3_span.saved.normalization import was_normalized
 
 
@@ -56,9 +56,13 @@ def test_one_is_used_whatever_it_is_called(normalized, plain, tmp_path):
     plain.save(tmp_path / "plain.zip")
     normalized.env.save(tmp_path / "of_last_week.pkl")
     trained(sb3_span.SAC, normalized=False).save_replay_buffer(tmp_path / "buffer.pkl")
-    (tmp_path / "broken.pkl").write_text("no pickle")
+    np.savez(tmp_path / "buffer.npz", rewards=np.zeros(3))
+    for name in ("broken.pkl", "broken.npz"):
+        (tmp_path / name).write_text("neither a pickle nor an archive")
     assert find_vecnormalize(tmp_path / "a.zip") == tmp_path / "of_last_week.pkl"
     assert find_vecnormalize(tmp_path / "plain.zip") is None
+    save_statistics(normalized.env, tmp_path / "a_vecnormalize.npz")
+    assert find_vecnormalize(tmp_path / "a.zip") == tmp_path / "a_vecnormalize.npz"
     assert find_vecnormalize(tmp_path / "a.zip", "none") is None
     assert find_vecnormalize(tmp_path / "a.zip", tmp_path / "other.pkl") == tmp_path / "other.pkl"
 
