@@ -3,11 +3,10 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sb3_span import SPANPolicy
 from stable_baselines3 import SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-
-from sb3_span import SPANPolicy
 
 policy_kwargs = dict(
     # One dict for all networks, or one each for the actor (pi) and the critics (qf).

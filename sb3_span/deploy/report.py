@@ -45,9 +45,7 @@ def write_device_report(output: Path, hyperparams: Path) -> None:
         raise ValueError(f"--report needs an emulated device: {missing}.")
     for name in NETWORKS.values():
         if not (hyperparams / name).is_file():
-            raise ValueError(
-                f"There is no {hyperparams / name}. Run this in the repository's root, or name the folder with --hyperparams."
-            )
+            raise ValueError(f"There is no {hyperparams / name}. Name a folder that has it with --hyperparams.")
     rows = []
     for env_id in ENVIRONMENTS:
         for int8 in (False, True):

@@ -13,7 +13,7 @@ from sb3_span.policies.on_policy import SPANActorCriticPolicy, SPANOnPolicy
 from sb3_span.policies.options import SPANOptions
 
 try:
-    from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
+    from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
     from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
     from sb3_contrib.common.recurrent.type_aliases import RNNStates
@@ -155,3 +155,4 @@ POLICIES: dict[type[BaseAlgorithm], type[BasePolicy]] = {
     MaskablePPO: SPANMaskableActorCriticPolicy,
     RecurrentPPO: SPANRecurrentActorCriticPolicy,
 }
+WITHOUT: tuple[type[BaseAlgorithm], ...] = (ARS, CrossQ)
