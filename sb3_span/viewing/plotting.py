@@ -70,7 +70,9 @@ def plot(
         raise ValueError(f"The number of modes to draw is {n_modes}; it must be at least 1. Try 3.")
     name = None if env_id is None else env_name(env_id)
     names = _observation_names(model, name, names)
+    states = "the states seen"
     if observations is None:
+        states = "random observations" if env_id is None else states
         observations = _drawn(model, vecnormalize) if env_id is None else _visited(model, env_id, vecnormalize)
 
     normalised = vecnormalize is not None and load_statistics(vecnormalize).norm_obs
@@ -95,6 +97,7 @@ def plot(
             observation_names=names,
             action_names=doing,
             is_discrete=isinstance(model.action_space, spaces.Discrete),
+            states=states,
         )
 
 

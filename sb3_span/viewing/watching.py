@@ -102,10 +102,14 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
 def _make_drawn(env: EnvSpec | str, mode: str) -> gym.Env:
     try:
         made = make_env(env, render_mode=mode)
+    except ValueError:
+        raise
     except TypeError as error:
         if "render_mode" not in str(error):
             raise
         raise NoPictures(f"{env_name(env)} does not draw itself: it takes no render_mode.") from error
+    except Exception as error:
+        raise _cannot_draw(env_name(env), error) from error
     if mode not in (modes := made.metadata.get("render_modes", [])):
         made.close()
         raise NoPictures(f"{env_name(env)} does not draw itself as {mode}: its render modes are {modes}.")
@@ -116,11 +120,15 @@ def _render(env: gym.Env, env_id: str) -> np.ndarray:
     try:
         return np.asarray(env.render())
     except Exception as error:
-        # Drivers of all kinds raise errors of all kinds.
-        raise ValueError(
-            f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
-            "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
-        ) from error
+        raise _cannot_draw(env_id, error) from error
+
+
+def _cannot_draw(env_id: str, error: Exception) -> ValueError:
+    """Drivers of all kinds raise errors of all kinds, when they are loaded or when they draw."""
+    return ValueError(
+        f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
+        "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
+    )
 
 
 def watch(

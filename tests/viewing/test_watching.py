@@ -108,6 +108,17 @@ def test_what_does_not_draw_itself(model, tmp_path, capsys, monkeypatch, undrawn
     assert not list(tmp_path.glob("*.gif"))
 
 
+def test_a_driver_that_cannot_be_loaded(model, tmp_path, monkeypatch):
+    """As with MUJOCO_GL=osmesa where there is no OSMesa."""
+
+    def make(*args, **kwargs):
+        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
+
+    monkeypatch.setattr("gymnasium.make", make)
+    with pytest.raises(SystemExit, match=r"Hopper-v5 cannot be drawn here: AttributeError: .*glGetError.*MUJOCO_GL=egl"):
+        main(["watch", str(tmp_path / "model.zip"), "--env", "Hopper-v5", "--gif", str(tmp_path / "agent.gif")])
+
+
 def test_normalised_observations(tmp_path, capsys, monkeypatch):
     """An agent that was trained on normalised observations gets them here too, from the file in its run's folder."""
     monkeypatch.setattr("sys.platform", "linux")
