@@ -277,20 +277,20 @@ def _offline_table(args: argparse.Namespace) -> None:
 
 
 def _budget(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.budget import print_budget
+    from sb3_span.inspection.budget import print_budget
 
     print_budget(args.env, args.algo, args.net_arch or args.params)
 
 
 def _plot(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.plotting import plot_file
+    from sb3_span.inspection.plotting import plot_file
 
     options = {"network": args.network, "names": args.names, "dims": args.slice, "n_modes": args.modes}
     plot_file(args.model, args.env, args.output, args.vecnormalize, **options)
 
 
 def _watch(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.watching import watch
+    from sb3_span.inspection.watching import watch
 
     watch(args.model, args.env, args.gif, args.episodes, args.vecnormalize)
 

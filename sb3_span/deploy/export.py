@@ -12,12 +12,12 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecNormalize
 
+from sb3_span.atomic_files import written_whole
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.observations import RecordingError, make_observations
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
 from sb3_span.deploy.verify import TOLERANCE, Verification, verify
-from sb3_span.files import written_whole
 from sb3_span.saved import load_statistics
 
 

@@ -11,14 +11,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from sb3_span.atomic_files import write_text
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.device import missing_tools, run_on_device
 from sb3_span.deploy.observations import make_observations
 from sb3_span.deploy.policy import DeterministicPolicy
 from sb3_span.deploy.verify import verify
-from sb3_span.files import write_text
-from sb3_span.machine import machine
+from sb3_span.provenance import machine
 from sb3_span.speed.training import drift_scales
 from sb3_span.zoo import make_agent
 

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.saved.plain_spaces import KINDS, space_from_data, space_to_data
 
 NORMALIZATION, PICKLED_NORMALIZATION = "vecnormalize.npz", "vecnormalize.pkl"

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sb3_span.files import written_whole
-from sb3_span.machine import machine
+from sb3_span.atomic_files import written_whole
+from sb3_span.provenance import machine
 from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
 

@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
 
-from sb3_span.viewing.networks import Network
-from sb3_span.viewing.slices import Slice
+from sb3_span.inspection.networks import Network
+from sb3_span.inspection.slices import Slice
 
 COLORS = ("#1b6ca8", "#c8553d", "#5a9367", "#8e6bbf", "#d9a441", "#7a7a7a")
 MOST_PANELS = 12

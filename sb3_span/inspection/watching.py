@@ -11,10 +11,10 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
+from sb3_span.inspection.environments import check_spaces, make_env, make_envs
 from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.normalization import describe
-from sb3_span.viewing.environments import check_spaces, make_env, make_envs
 
 SEED = 2000  # no agent was trained with it
 GIF_WIDTH = 320

@@ -11,12 +11,12 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
-from sb3_span.viewing import NetworkWarning, plot
-from sb3_span.viewing.environments import OBSERVATIONS
+from sb3_span.inspection import NetworkWarning, plot
+from sb3_span.inspection.environments import OBSERVATIONS
 from tests.policies.envs import make
 
 # Of ten modes that have learned nothing one may well be so weak that it counts as dead.
-UNTRAINED = pytest.mark.filterwarnings("ignore::sb3_span.viewing.plotting.NetworkWarning")
+UNTRAINED = pytest.mark.filterwarnings("ignore::sb3_span.inspection.plotting.NetworkWarning")
 
 
 @pytest.fixture(scope="module")

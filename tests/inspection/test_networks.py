@@ -5,7 +5,7 @@ import torch as th
 from stable_baselines3 import PPO, SAC
 
 from sb3_span import SPANFeaturesExtractor
-from sb3_span.viewing.networks import find_networks
+from sb3_span.inspection.networks import find_networks
 from tests.policies.envs import make
 
 ARCH = dict(nmodes=4, nelems=5)

@@ -15,13 +15,13 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
+from sb3_span.inspection import returns
+from sb3_span.inspection.environments import make_env
+from sb3_span.inspection.plotting import _drawn, _visited
+from sb3_span.inspection.watching import play, watch
 from sb3_span.policies.budget import count_parameters
 from sb3_span.saved import env_of, find_vecnormalize, load_agent
 from sb3_span.shipped import AGENTS
-from sb3_span.viewing import returns
-from sb3_span.viewing.environments import make_env
-from sb3_span.viewing.plotting import _drawn, _visited
-from sb3_span.viewing.watching import play, watch
 
 
 @pytest.fixture

@@ -13,15 +13,15 @@ from gymnasium.envs.registration import EnvSpec
 from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_span.inspection.environments import action_names, make_envs, observation_names
+from sb3_span.inspection.figure import draw
+from sb3_span.inspection.networks import Network, find_networks
+from sb3_span.inspection.slices import Slice, actions, cut, values
+from sb3_span.inspection.watching import SEED
 from sb3_span.policies.budget import count_parameters
 from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.find import label_of
 from sb3_span.saved.normalization import describe
-from sb3_span.viewing.environments import action_names, make_envs, observation_names
-from sb3_span.viewing.figure import draw
-from sb3_span.viewing.networks import Network, find_networks
-from sb3_span.viewing.slices import Slice, actions, cut, values
-from sb3_span.viewing.watching import SEED
 
 # The states that are looked at: those of the first steps of some episodes, played at once.
 EPISODES, STEPS = 10, 300
