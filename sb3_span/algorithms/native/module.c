@@ -60,13 +60,13 @@ static int read_adam(PyObject *tuple, AdamOptions *a) {
     return PyArg_ParseTuple(tuple, "ddddd", &a->beta1, &a->beta2, &a->epsilon, &a->decay, &a->max_norm) ? 0 : -1;
 }
 
-/* ((C, I, D, N, M, O, degree, heads, tanh), sizes, parameters); sizes of an MLP's layers, () for SPAN. */
+/* ((C, I, D, N, M, O, degree, heads, tanh, bounded), sizes, parameters); sizes of an MLP's layers, () for SPAN. */
 static int read_networks(PyObject *tuple, Networks *n) {
     PyObject *shape, *sizes, *parameters;
     SpanShape *s = &n->span;
     if (!PyArg_ParseTuple(tuple, "O!O!O!", &PyTuple_Type, &shape, &PyTuple_Type, &sizes, &PyTuple_Type, &parameters) ||
-        !PyArg_ParseTuple(shape, "iiiiiiiii", &s->stack, &s->inputs, &s->latent, &s->basis, &s->modes, &n->outputs, &s->degree,
-                          &n->heads, &n->tanh))
+        !PyArg_ParseTuple(shape, "iiiiiiiiii", &s->stack, &s->inputs, &s->latent, &s->basis, &s->modes, &n->outputs, &s->degree,
+                          &n->heads, &n->tanh, &s->bounded))
         return -1;
     s->outputs = n->outputs;
     n->layers = PyTuple_Size(sizes) ? (int)PyTuple_Size(sizes) - 1 : 0;
@@ -389,11 +389,12 @@ static PyObject *py_actor_plan(PyObject *self, PyObject *args) {
     return capsule;
 }
 
-/* actor_outputs(plan, obs, out) -> whether it could be done */
+/* actor_outputs(plan, obs, out, squashes) -> whether it could be done; squashed: tanh of the outputs */
 static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule, *obs, *out, *result = NULL;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &obs, &out)) return NULL;
+    int squashes;
+    if (!PyArg_ParseTuple(args, "OOOp", &capsule, &obs, &out, &squashes)) return NULL;
     if (!PyCapsule_IsValid(capsule, ACTOR_PLAN)) return no_plan(capsule, ACTOR_PLAN);
     const Networks *actor = PyCapsule_GetPointer(capsule, ACTOR_PLAN);
     Arrays arrays = {.count = 0};
@@ -402,6 +403,7 @@ static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
     const Py_ssize_t batch = to ? numbers_of(to) / actor->outputs : 0;
     const float *x = to ? read_observations(&arrays, obs, batch, actor->span.inputs, &copy) : NULL;
     if (x) result = is_done(kernel()->outputs(actor, (int)batch, x, to->buf));
+    if (result == Py_True && squashes) kernel()->squash(to->buf, numbers_of(to));
     free(copy);
     release(&arrays);
     return result;
