@@ -66,5 +66,5 @@ setup(
             [f"{UPDATES}/module.c", *(f"{UPDATES}/kernel_{width}.c" for width in WIDTHS)],
             [*SPAN_HEADERS, *UPDATES_HEADERS],
         ),
-    ]
+    ],
 )
