@@ -79,7 +79,13 @@ def main(arguments: list[str] | None = None) -> None:
         nargs="?",
         help="a model's zip, its folder (Zoo, study), or an agent of examples/agents; loading can run code: trust it",
     )
-    export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
+    export.add_argument(
+        "--format",
+        choices=("c", "onnx", "safetensors"),
+        default="c",
+        help="c: policy.h and policy.c; onnx: policy.onnx; "
+        "safetensors: policy.safetensors, to share the agent: loaded here without unpickling",
+    )
     export.add_argument("--output", type=Path, required=True, help="folder for the result")
     export.add_argument(
         "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's file, or none; default: that of the model's folder"

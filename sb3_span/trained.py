@@ -17,7 +17,8 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_span.saved.statistics import find_statistics, load_statistics
+from sb3_span.saved.shared_file import is_shared, load_shared
+from sb3_span.saved.statistics_file import find_statistics, load_statistics
 
 MODEL, STUDY_RUN = "model.zip", "run.json"
 NONE = "none"
@@ -29,6 +30,11 @@ def load_vecnormalize(file: Path | str) -> VecNormalize:
     """
     :param file: What ``VecNormalize.save`` wrote, or a study
     """
+    if is_shared(file):
+        statistics = load_shared(file).vecnormalize
+        if statistics is None:
+            raise ValueError(f"{file} has no statistics of VecNormalize.")
+        return statistics
     return load_statistics(file)
 
 
@@ -64,6 +70,8 @@ def find_vecnormalize(file: Path, given: Path | None = None) -> Path | None:
     """
     if given is not None:
         return None if str(given) == NONE else given
+    if is_shared(file):  # they are in it
+        return file if load_shared(file).vecnormalize is not None else None
     if in_zoo := find_statistics(file.parent / (find_env_id(file) or file.stem)):
         return in_zoo
     beside = find_statistics(file.parent)
@@ -134,12 +142,14 @@ def find_agent(name: str) -> Path:
     :return: The file
     """
     path = Path(name)
-    agents = {file.stem.rpartition("-v")[0].lower(): file for file in sorted(AGENTS.glob("*.zip"))}
+    files = [file for ending in ("zip", "safetensors") for file in sorted(AGENTS.glob(f"*.{ending}"))]
+    agents = {file.stem.rpartition("-v")[0].lower(): file for file in files}
     try:
         if path.exists():
             return find_model(path)
-        if (zipped := path.with_name(f"{path.name}.zip")).is_file():  # as SB3 takes it
-            return zipped
+        for ending in ("zip", "safetensors"):  # which SB3 adds too
+            if (with_ending := path.with_name(f"{path.name}.{ending}")).is_file():
+                return with_ending
     except ValueError:
         if name.lower() not in agents:  # a folder of that name, such as one with exported code, does not hide the agent
             raise
@@ -158,6 +168,8 @@ def env_of(path: Path) -> EnvSpec | str | None:
     :param path: A model's file
     :return: Its id, or a specification where it was trained with options of its own; None if nothing tells
     """
+    if is_shared(path):  # which is not trusted: what lies beside it stays unread
+        return load_shared(path).env_id or env_id_in(path.stem)
     env_id = find_env_id(path)
     if env_id is None:
         return env_id_in(path.stem) or env_id_in(path.absolute().parent.name)

@@ -8,7 +8,8 @@ from sb3_span.deploy.export import export_c, export_onnx
 from sb3_span.deploy.load import load_trained
 from sb3_span.deploy.observations import RecordingError
 from sb3_span.deploy.verify import Verification
-from sb3_span.trained import env_of, find_agent
+from sb3_span.saved.shared_file import ENDING, load_shared, save_shared
+from sb3_span.trained import env_name, env_of, find_agent
 
 
 def export_model(
@@ -25,7 +26,7 @@ def export_model(
 
     :param model: A model's zip, a folder of the Zoo or of a study's run, or the short name of an agent in ``examples/agents``;
         unpickled, so it has to be one that you trust
-    :param form: "c" or "onnx"
+    :param form: "c", "onnx" or "safetensors"
     :param output: Folder for the result
     :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one in the Zoo's or study's
         folder
@@ -34,12 +35,19 @@ def export_model(
     :param name: What the files, functions and macros of C code are called after
     """
     if int8 and form != "c":
-        raise ValueError("--int8 is for --format c; the weights of ONNX are floats.")
+        raise ValueError("--int8 is for --format c; other formats have the weights as they are.")
     if name != "policy" and form != "c":
-        raise ValueError("--name is for --format c; an ONNX file may be renamed.")
+        raise ValueError("--name is for --format c; other files may be renamed.")
     file = find_agent(model)
     trained = load_trained(file, vecnormalize)
     known = env or env_of(file)
+    if form == "safetensors":
+        target = output / f"policy{ENDING}"
+        save_shared(trained.policy, target, trained.vecnormalize, None if known is None else env_name(known))
+        load_shared(target)
+        normalized = " with its VecNormalize statistics" if trained.vecnormalize is not None else ""
+        print(f"{type(trained.policy).__name__}{normalized}, to be loaded without unpickling.\nWritten: {target}")
+        return
     if known is None:
         print(
             "The environment is not known: checking with random observations only. Name it with --env to check with its own."

@@ -1,7 +1,7 @@
 """
 From what training leaves on disk to a policy: an SB3 zip, or a folder of the Zoo or of a study.
 
-Loading unpickles, which can run any code: only for files that you trust.
+Loading a zip unpickles, which can run any code: only for files that you trust. A ``.safetensors`` file is not a pickle.
 """
 
 import json
@@ -16,6 +16,7 @@ from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.policies import SPANActorCriticPolicy
+from sb3_span.saved.shared_file import is_shared, load_shared
 from sb3_span.trained import find_model, find_vecnormalize, load_vecnormalize
 
 # What is needed of a zip to build its policy; everything else in it stays unread.
@@ -40,7 +41,7 @@ def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
         study's folder
     """
     file = find_model(Path(path))
-    policy = load_policy(file)
+    policy = load_shared(file).policy if is_shared(file) else load_policy(file)
     found = find_vecnormalize(file, vecnormalize)
     return Trained(policy, None if found is None else load_vecnormalize(found))
 

@@ -8,14 +8,18 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import load_from_zip_file
 
 from sb3_span.policies.registry import supported_algorithms
+from sb3_span.saved.shared_file import is_shared, load_shared
 
 
-def load_agent(path: Path) -> BaseAlgorithm:
+def load_agent(path: Path) -> Any:
     """
-    Load a model without being told its algorithm. Loading unpickles: only for files that you trust.
+    Load a model without being told its algorithm. Loading a zip unpickles: only for files that you trust.
 
-    :param path: A file that ``model.save`` wrote
+    :param path: A file that ``model.save`` or ``save_shared`` wrote
+    :return: What acts: an algorithm, or a :class:`~sb3_span.saved.shared_file.SharedAgent`
     """
+    if is_shared(path):
+        return load_shared(path)
     try:
         data, _, _ = load_from_zip_file(path, device="cpu")
     except Exception as error:  # whatever unpickling may raise

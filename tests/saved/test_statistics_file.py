@@ -11,7 +11,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_span.saved.plain_spaces import space_from_data, space_to_data
-from sb3_span.saved.statistics import load_statistics, save_statistics
+from sb3_span.saved.statistics_file import load_statistics, save_statistics
 
 
 class Pair(gym.Env):
@@ -106,6 +106,7 @@ def test_a_damaged_file(tmp_path, form):
         spaces.Discrete(3, start=-1),
         spaces.MultiDiscrete([3, 4]),
         spaces.MultiBinary([2, 3]),
+        spaces.MultiBinary(3),
         spaces.Tuple([spaces.Discrete(2), spaces.Dict({"z": spaces.Discrete(2), "a": spaces.Box(-1, 1, (3,))})]),
     ],
     ids=lambda space: type(space).__name__,
@@ -113,3 +114,4 @@ def test_a_damaged_file(tmp_path, form):
 def test_spaces(space):
     again = space_from_data(space_to_data(space))
     assert again == space and again.dtype == space.dtype
+    assert np.array_equal(getattr(again, "n", 0), getattr(space, "n", 0))
