@@ -1,6 +1,7 @@
 """The package as people get it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,6 +93,15 @@ def test_algorithms_of_sb3_contrib_know_the_alias_in_any_order(first, second):
     assert run("-c", script).strip() == "True"
 
 
+def test_rooms_do_not_import_those_above_them():
+    """Scores are below studies, studies below their report."""
+    above = {"scores": ("study", "report", "hvac"), "saved": ("study", "report", "hvac"), "study": ("report", "hvac")}
+    for room, others in above.items():
+        for file in (ROOT / "sb3_span" / room).rglob("*.py"):
+            for other in others:
+                assert not re.search(rf"^\s*(from|import) sb3_span\.{other}\b", file.read_text(), re.MULTILINE), (file, other)
+
+
 def test_nn_imports_torch_only():
     script = "import sys, torch; before = set(sys.modules); sys.modules['sb3_span'] = type(sys)('sb3_span'); "
     script += f"sys.modules['sb3_span'].__path__ = [{str(ROOT / 'sb3_span')!r}]; import sb3_span.nn.budget; "
@@ -118,12 +128,12 @@ def test_wheel_works_outside_the_repository(kernel, tmp_path):
         names = archive.namelist()
         archive.extractall(site)
     assert "sb3_span/py.typed" in names
-    report = {"data/random_scores.csv", "data/paper/anytime.csv", "templates/report.html", "templates/report.md"}
-    assert {f"sb3_span/report/{name}" for name in report} <= set(names)
+    assert {f"sb3_span/report/templates/report.{form}" for form in ("html", "md")} <= set(names)
+    assert {f"sb3_span/scores/data/{name}.csv" for name in ("random_scores", "paper/anytime")} <= set(names)
     assert {"sb3_span/deploy/c/harness.c", "sb3_span/nn/native/span_spline.h"} <= set(
         names
     )  # exported policies are made of these
-    assert {"sb3_span/hvac/data/observations.csv", "sb3_span/report/data/paper/hvac_monthly.csv"} <= set(names)
+    assert {"sb3_span/hvac/data/observations.csv", "sb3_span/scores/data/paper/hvac_monthly.csv"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "examples"))]
     # The wheel's own files, not the checkout that an editable install points to.
     script = f"import sys; sys.path.insert(0, {str(site)!r}); import sb3_span; print(sb3_span.__file__); "
