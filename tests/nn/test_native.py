@@ -28,11 +28,14 @@ TOLERANCES = {name: 1e-5 if name == "sse2" else 5e-6 for name, _ in KERNELS}
 SHAPES = [
     dict(basis="kernel", nmodes=10, nelems=8),
     dict(basis="kernel", nmodes=3, nelems=2),
+    dict(basis="kernel", nmodes=9, nelems=5, bounded=True),
     dict(basis="bspline", nmodes=1, nelems=2, degree=1),
     dict(basis="bspline", nmodes=7, nelems=1, degree=2),
     dict(basis="bspline", nmodes=17, nelems=3, degree=3),
 ]
-EACH_SHAPE = pytest.mark.parametrize("arch", SHAPES, ids=lambda arch: f"{arch['basis']}-{arch.get('degree', 2)}")
+EACH_SHAPE = pytest.mark.parametrize(
+    "arch", SHAPES, ids=lambda arch: f"{arch['basis']}-{arch.get('degree', 2)}" + "-bounded" * arch.get("bounded", False)
+)
 EACH_KERNEL = pytest.mark.parametrize("kernel", range(len(KERNELS)), ids=[name for name, _ in KERNELS])
 
 
@@ -126,9 +129,10 @@ def assert_equals_torch(net, x, kernel):
 
 @EACH_KERNEL
 @EACH_SHAPE
+@pytest.mark.parametrize("latent_dim", [None, 1])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30, -1e30])
-def test_nan_and_infinity_as_in_torch(arch, kernel, value):
-    net = SPAN(4, arch, n_stack=2, output_dim=2)
+def test_nan_and_infinity_as_in_torch(arch, kernel, value, latent_dim):
+    net = SPAN(4, {**arch, "latent_dim": latent_dim}, n_stack=2, output_dim=2)
     x = th.randn(6, 4)
     x[2, 1] = value
     assert_equals_torch(net, x, kernel)
