@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.saved.shared_file import is_shared, load_shared
-from sb3_span.saved.statistics_file import find_statistics, load_statistics
+from sb3_span.saved.statistics import find_statistics, load_statistics
 
 MODEL, STUDY_RUN = "model.zip", "run.json"
 NONE = "none"

@@ -25,7 +25,7 @@ import sb3_span
 from sb3_span.files import written_whole
 from sb3_span.policies.registry import supported_algorithms
 from sb3_span.saved.plain_spaces import space_from_data, space_to_data
-from sb3_span.saved.statistics_file import statistics_from_data, statistics_to_data
+from sb3_span.saved.statistics import statistics_from_data, statistics_to_data
 
 ENDING, FORMAT = ".safetensors", "sb3_span agent, version 1"
 WEIGHTS, STATISTICS = "policy/", "statistics/"

@@ -14,7 +14,7 @@ import torch as th
 from rl_zoo3.exp_manager import ExperimentManager
 from stable_baselines3 import PPO, SAC
 
-from sb3_span.saved.statistics_file import load_statistics
+from sb3_span.saved.statistics import load_statistics
 from sb3_span.study.evaluation import evaluate
 from sb3_span.study.records import read_evaluations, read_record, write_evaluations
 from sb3_span.study.run import train

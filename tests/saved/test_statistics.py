@@ -11,7 +11,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_span.saved.plain_spaces import space_from_data, space_to_data
-from sb3_span.saved.statistics_file import load_statistics, save_statistics
+from sb3_span.saved.statistics import load_statistics, save_statistics
 
 
 class Pair(gym.Env):
