@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from sb3_span.report.load import Run, load_study
-from sb3_span.report.references import score_on_the_way
 from sb3_span.report.statistics import compare
+from sb3_span.scores.references import score_on_the_way
 
 
 def read_arguments() -> argparse.Namespace:

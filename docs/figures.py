@@ -12,8 +12,9 @@ from matplotlib.artist import Artist
 from sb3_span import SPAN
 from sb3_span.nn.basis import basis_values, bspline_basis, kernel_basis
 from sb3_span.report.load import load_study
-from sb3_span.report.references import random_scores, thresholds
-from sb3_span.study.records import Record, read_record, run_folders
+from sb3_span.scores.references import random_scores, thresholds
+from sb3_span.study.folder import read_stored
+from sb3_span.study.records import Record
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "results"
@@ -86,8 +87,7 @@ def draw_mode(path: Path) -> None:
 def draw_slopes(path: Path) -> None:
     """Learning curves by the slope of the splines at the start, means over seeds."""
     curves: dict[str, dict[float, list[Record]]] = {}
-    for folder in run_folders(RESULTS / "slope"):
-        record = read_record(folder)
+    for record in read_stored(RESULTS / "slope").records.values():
         slope = {**record.settings["base"], **record.settings["cell"]}["span_arch.slope"]
         curves.setdefault(record.settings["env"], {}).setdefault(slope, []).append(record)
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")

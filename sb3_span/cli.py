@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     _add_study_commands(study.add_subparsers(dest="study_command", required=True, metavar="COMMAND"))
 
     report = commands.add_parser("report", help="write the tables, figures and page of a study")
-    report.add_argument("folder", type=Path, help="the study's folder; the report goes into its subfolder 'report'")
+    report.add_argument("folder", type=Path, help="the study's folder, packed or not; the report goes into 'report' in it")
     report.set_defaults(run=_report)
 
     offline = commands.add_parser("offline", help="IQL on data sets of Minari: training, and the table of scores")
@@ -79,7 +79,13 @@ def main(arguments: list[str] | None = None) -> None:
 
     export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
     _add_model(export, nargs="?")
-    export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
+    export.add_argument(
+        "--format",
+        choices=("c", "onnx", "safetensors"),
+        default="c",
+        help="c: policy.h and policy.c; onnx: policy.onnx; "
+        "safetensors: policy.safetensors, to share the agent: loaded here without unpickling",
+    )
     export.add_argument("--output", type=Path, help="folder for the result; by default one with the model's name")
     export.add_argument(
         "--env", metavar="ID", help="environment to check the result with; by default the one it was trained on"
@@ -140,6 +146,9 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     gather = commands.add_parser("gather", help="bring the runs of several machines together")
     gather.add_argument("sources", type=Path, nargs="+", help="folders of the same study")
     gather.set_defaults(run=_study_gather)
+    pack = commands.add_parser("pack", help="write the records as one compressed table, for keeping and for reports")
+    pack.add_argument("--output", type=Path, help="folder for the table and the study's file; default: the study's folder")
+    pack.set_defaults(run=_study_pack)
     search = commands.add_parser("search", help="search for settings: the same number of trials for each method")
     search.add_argument(
         "file", type=Path, help="a study's file with the key 'search', or the name of one of the package's, such as search/ppo"
@@ -148,7 +157,7 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     search.set_defaults(run=_study_search)
     for command in (run, search):
         command.add_argument("--folder", type=Path, help=f"the study's folder; by default {STUDIES} and the file's name")
-    for command in (status, retry, gather):
+    for command in (status, retry, gather, pack):
         command.add_argument("--folder", type=Path, required=True, help="the study's folder")
     for command in (run, search):
         command.add_argument(
@@ -251,6 +260,12 @@ def _study_gather(args: argparse.Namespace) -> None:
         sys.exit(1)
 
 
+def _study_pack(args: argparse.Namespace) -> None:
+    from sb3_span.study.command import pack
+
+    pack(args.folder, args.output)
+
+
 def _report(args: argparse.Namespace) -> None:
     from sb3_span.report.command import write_report
 
@@ -329,7 +344,7 @@ def _hvac_report(args: argparse.Namespace) -> None:
     write_report(args.folder)
 
 
-READERS = (_study_status, _study_retry, _study_gather, _report, _offline_table)
+READERS = (_study_status, _study_retry, _study_gather, _study_pack, _report, _offline_table)
 
 
 def _days(args: argparse.Namespace) -> dict[str, str] | None:

@@ -1,6 +1,7 @@
 """The package as people get it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -92,6 +93,15 @@ def test_algorithms_of_sb3_contrib_know_the_alias_in_any_order(first, second):
     assert run("-c", script).strip() == "True"
 
 
+def test_rooms_do_not_import_those_above_them():
+    """Scores are below studies, studies below their report."""
+    above = {"scores": ("study", "report", "hvac"), "saved": ("study", "report", "hvac"), "study": ("report", "hvac")}
+    for room, others in above.items():
+        for file in (ROOT / "sb3_span" / room).rglob("*.py"):
+            for other in others:
+                assert not re.search(rf"^\s*(from|import) sb3_span\.{other}\b", file.read_text(), re.MULTILINE), (file, other)
+
+
 def test_nn_imports_torch_only():
     script = "import sys, torch; before = set(sys.modules); sys.modules['sb3_span'] = type(sys)('sb3_span'); "
     script += f"sys.modules['sb3_span'].__path__ = [{str(ROOT / 'sb3_span')!r}]; import sb3_span.nn.budget; "
@@ -120,17 +130,20 @@ def test_wheel_works_outside_the_repository(kernel, tmp_path):
         names = archive.namelist()
         archive.extractall(site)
     assert "sb3_span/py.typed" in names
-    report = {"data/random_scores.csv", "data/paper/anytime.csv", "templates/report.html", "templates/report.md"}
-    assert {f"sb3_span/report/{name}" for name in report} <= set(names)
+    assert {f"sb3_span/report/templates/report.{form}" for form in ("html", "md")} <= set(names)
+    assert {f"sb3_span/scores/data/{name}.csv" for name in ("random_scores", "paper/anytime")} <= set(names)
     assert {"sb3_span/deploy/c/harness.c", "sb3_span/nn/native/span_spline.h"} <= set(
         names
     )  # exported policies are made of these
-    assert {"sb3_span/hvac/data/observations.csv", "sb3_span/report/data/paper/hvac_monthly.csv"} <= set(names)
+    assert {"sb3_span/hvac/data/observations.csv", "sb3_span/scores/data/paper/hvac_monthly.csv"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "examples")) or name.endswith("agents/train.py")]
     # What is beside the package in a clone.
-    for path in (*ROOT.glob("hyperparams/*.yml"), *ROOT.glob("zoo_configs/**/*.yml"), *ROOT.glob("examples/agents/**/*.zip")):
+    for path in (
+        *ROOT.glob("hyperparams/*.yml"),
+        *ROOT.glob("zoo_configs/**/*.yml"),
+        *ROOT.glob("examples/agents/*.safetensors"),
+    ):
         assert f"sb3_span/shipped_files/{path.relative_to(ROOT)}" in names
-    assert "sb3_span/shipped_files/examples/agents/Hopper-v5/vecnormalize.pkl" in names
     if kernel == "native":  # one for this version of Python and all later ones
         assert "-cp311-abi3-" in wheel.name and "sb3_span/nn/native/_native.abi3.so" in names
     # The wheel's own files, not the checkout that an editable install points to.

@@ -18,7 +18,7 @@ def test_studies_by_name(tmp_path, monkeypatch):
 
 
 def test_folders_are_there():
-    assert (HYPERPARAMS / "span.yml").is_file() and (AGENTS / "CartPole-v1.zip").is_file()
+    assert (HYPERPARAMS / "span.yml").is_file() and (AGENTS / "CartPole-v1.safetensors").is_file()
 
 
 def test_a_study_without_a_folder(tmp_path, monkeypatch, capsys):

@@ -9,51 +9,36 @@ afterwards, in other episodes.
 """
 
 import argparse
-import shutil
 import statistics
 import tempfile
 from pathlib import Path
 
 from sb3_span.inspection.watching import returns
 from sb3_span.policies.budget import count_parameters
-from sb3_span.saved import find_vecnormalize, load_agent
+from sb3_span.saved import find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.names import MODEL
-from sb3_span.saved.statistics import NORMALIZATION
+from sb3_span.saved.shared_file import save_shared
 from sb3_span.study.plan import Run, read_plan
 from sb3_span.study.run import train
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.save_util import recursive_getattr
 
 FOLDER = Path(__file__).resolve().parent
 STUDY = FOLDER.parents[1] / "zoo_configs" / "tuned.yml"
-LAST_SEEN = ["_last_obs", "_last_original_obs", "_last_episode_starts", "ep_info_buffer", "ep_success_buffer"]
 
 
 def make(run: Run, output: Path) -> tuple[BaseAlgorithm, Path]:
     """
     Train an agent.
 
-    :return: The agent, and its file. The statistics that its observations are normalised with, if they are, lie in a folder of
-        the same name, as the RL Zoo has it
+    :return: The agent, and its file, with the statistics that its observations are normalised with, if they are
     """
-    path = output / f"{run.env}.zip"
+    path = output / f"{run.env}.safetensors"
     with tempfile.TemporaryDirectory() as folder:
         train(run, Path(folder))
         model = load_agent(Path(folder, MODEL))
-        save(model, path)
-        if Path(folder, NORMALIZATION).exists():
-            path.with_suffix("").mkdir(exist_ok=True)
-            shutil.copy(Path(folder, NORMALIZATION), path.with_suffix(""))
+        statistics = find_vecnormalize(Path(folder, MODEL))
+        save_shared(model, path, None if statistics is None else load_statistics(statistics), run.env)
     return model, path
-
-
-def save(model: BaseAlgorithm, path: Path) -> None:
-    """A small file: without the optimizers' moments, and without what the agent saw last."""
-    names, _ = model._get_torch_save_params()
-    for name in names:
-        if name.endswith("optimizer"):
-            recursive_getattr(model, name).state.clear()
-    model.save(path, exclude=LAST_SEEN)
 
 
 def main() -> None:

@@ -7,9 +7,10 @@ from gymnasium.envs.registration import EnvSpec
 from sb3_span.deploy.export import export_c, export_onnx
 from sb3_span.deploy.observations import RecordingError
 from sb3_span.deploy.verify import Verification
-from sb3_span.saved import env_of, find_agent, load_trained
+from sb3_span.saved import env_name, env_of, find_agent, load_trained
 from sb3_span.saved.find import label_of
 from sb3_span.saved.normalization import describe
+from sb3_span.saved.shared_file import ENDING, load_shared, save_shared
 
 
 def export_model(
@@ -26,7 +27,7 @@ def export_model(
 
     :param model: A model's zip, a folder of the Zoo or of a study's run, or the short name of an agent that comes with the
         package; unpickled, so it has to be one that you trust
-    :param form: "c" or "onnx"
+    :param form: "c", "onnx" or "safetensors"
     :param output: Folder for the result; None for a new one with the name of the model or of its run's folder
     :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one that lies beside the model
     :param env: The environment to record observations from; None takes the Zoo's or study's
@@ -34,9 +35,9 @@ def export_model(
     :param name: What the files, functions and macros of C code are called after
     """
     if int8 and form != "c":
-        raise ValueError("--int8 is for --format c; the weights of ONNX are floats.")
+        raise ValueError("--int8 is for --format c; other formats have the weights as they are.")
     if name != "policy" and form != "c":
-        raise ValueError("--name is for --format c; an ONNX file may be renamed.")
+        raise ValueError("--name is for --format c; other files may be renamed.")
     file = find_agent(model)
     if output is None:
         output = Path(f"{label_of(model, file)}-{form}")
@@ -44,6 +45,13 @@ def export_model(
             raise ValueError(f"There is a {output} already. Name another folder, or this one to replace it: --output {output}")
     trained = load_trained(file, vecnormalize)
     known = env or env_of(file)
+    if form == "safetensors":
+        target = output / f"policy{ENDING}"
+        save_shared(trained.policy, target, trained.vecnormalize, None if known is None else env_name(known))
+        load_shared(target)
+        seen = describe(trained.vecnormalize_file)
+        print(f"{type(trained.policy).__name__}, {seen}, to be loaded without unpickling.\nWritten: {target}")
+        return
     if known is None:
         print(
             "The environment is not known: checking with random observations only. Name it with --env to check with its own."

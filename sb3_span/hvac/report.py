@@ -15,11 +15,11 @@ from sb3_span.hvac.results import Results, Years, load_results
 from sb3_span.report.formats import NOTHING, count, fixed, label, mean_std
 from sb3_span.report.load import Run
 from sb3_span.report.page import write_pages
-from sb3_span.report.references import paper
 from sb3_span.report.sections import Section, machines_of, progress
 from sb3_span.report.statistics import MIN_SEEDS
 from sb3_span.report.style import STYLE
 from sb3_span.report.tables import Cell, Table
+from sb3_span.scores.references import paper
 
 # Who is compared with whom: savings of the first relative to the second.
 COMPARED = [("span", "mlp"), ("span", "rule"), ("span", "fixed"), ("mlp", "rule"), ("mlp", "fixed"), ("rule", "fixed")]

@@ -1,5 +1,5 @@
 """From the evaluations of runs to what they show."""
 
-from sb3_span.report.thresholds import steps_to_threshold
+from sb3_span.scores.thresholds import steps_to_threshold
 
 __all__ = ["steps_to_threshold"]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from sb3_span.report.load import Study
 from sb3_span.report.measures import behind, with_paper
-from sb3_span.report.references import paper
+from sb3_span.scores.references import paper
 
 
 def expected_cost(minutes: float, success_rate: float) -> float:

@@ -12,7 +12,6 @@ from matplotlib.ticker import PercentFormatter
 from sb3_span.report.formats import label, short_number
 from sb3_span.report.load import Run, Study
 from sb3_span.report.measures import return_at
-from sb3_span.report.references import expert_scores
 from sb3_span.report.scores import AGGREGATE
 from sb3_span.report.style import (
     INK,
@@ -23,6 +22,7 @@ from sb3_span.report.style import (
     new_figure,
     save,
 )
+from sb3_span.scores.references import expert_scores
 
 TIME_POINTS = 200
 

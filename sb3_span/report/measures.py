@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from sb3_span.report.load import Run, Study
-from sb3_span.report.references import paper, thresholds
-from sb3_span.report.thresholds import sustained_at
+from sb3_span.scores.references import paper, thresholds
+from sb3_span.scores.thresholds import sustained_at
 
 BUDGET_PERCENTS = (10, 25, 50, 75, 95, 100)
 

@@ -11,8 +11,8 @@ from rich.table import Table as Grid
 from sb3_span.report.formats import count, fixed, label, seeds, steps_range
 from sb3_span.report.load import Run, Study, load_study
 from sb3_span.report.measures import behind
-from sb3_span.report.references import paper
 from sb3_span.report.tables import Cell, Table
+from sb3_span.scores.references import paper
 
 # Of the table, up to the scores of two methods: what is not broken into lines in a narrow terminal.
 SCORE_COLUMNS = 4

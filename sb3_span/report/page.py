@@ -1,6 +1,7 @@
 """A report as Markdown, and as one HTML page that needs nothing else."""
 
 import base64
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -72,7 +73,7 @@ def _templates() -> jinja2.Environment:
 
 def _plain(text: str) -> str:
     """Markdown in which a name or an error is neither HTML nor a link."""
-    return text.replace("<", "&lt;").replace("](", "]\\(")
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("](", "]\\(")
 
 
 def _csv_link(table: Table) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from sb3_span.report.load import Run, Study
-from sb3_span.report.references import domains, expert_scores, normalise, paper, score_on_the_way
 from sb3_span.report.statistics import MIN_SEEDS, SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
+from sb3_span.scores.references import domains, expert_scores, normalise, paper, score_on_the_way
 from sb3_span.study.paths import short_names
 
 AGGREGATE = "aggregate"

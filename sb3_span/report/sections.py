@@ -11,11 +11,11 @@ from sb3_span.report import cost, measures, offline, scores, tables
 from sb3_span.report.figures import Figures
 from sb3_span.report.formats import label, short_number, steps_range
 from sb3_span.report.load import Study
-from sb3_span.report.references import expert_scores, paper
 from sb3_span.report.statistics import IQM_RESAMPLES, MIN_SEEDS
 from sb3_span.report.style import STYLE, Picture
 from sb3_span.report.tables import Table
-from sb3_span.report.thresholds import SUSTAINED_EVALUATIONS
+from sb3_span.scores.references import expert_scores, paper
+from sb3_span.scores.thresholds import SUSTAINED_EVALUATIONS
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from sb3_span.saved.names import STUDY_RUN
+from sb3_span.saved.shared_file import is_shared, load_shared
 
 
 def find_env_id(file: Path) -> str | None:
@@ -76,6 +77,8 @@ def env_of(path: Path) -> EnvSpec | str | None:
     :param path: A model's file
     :return: Its id, or a specification where it was trained with options of its own; None if nothing tells
     """
+    if is_shared(path):  # which is not trusted: what lies beside it stays unread
+        return load_shared(path).env_id or env_id_in(path.stem)
     env_id = find_env_id(path)
     if env_id is None:
         return env_id_in(path.stem) or env_id_in(path.absolute().parent.name)

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 from sb3_span.saved.names import MODEL, STUDY_RUN
+from sb3_span.saved.shared_file import ENDING
 from sb3_span.shipped import AGENTS
+
+ENDINGS = (".zip", ENDING)
 
 
 def find_model(path: Path) -> Path:
@@ -36,12 +39,14 @@ def find_agent(name: str) -> Path:
     :return: The file
     """
     path = Path(name)
-    agents = {file.stem.rpartition("-v")[0].lower(): file for file in sorted(AGENTS.glob("*.zip"))}
+    files = [file for ending in ENDINGS for file in sorted(AGENTS.glob(f"*{ending}"))]
+    agents = {file.stem.rpartition("-v")[0].lower(): file for file in files}
     try:
         if path.exists():
             return find_model(path)
-        if (zipped := path.with_name(f"{path.name}.zip")).is_file():  # SB3 adds the ending, too
-            return zipped
+        for ending in ENDINGS:  # SB3 adds it, too
+            if (whole := path.with_name(f"{path.name}{ending}")).is_file():
+                return whole
     except ValueError:
         if name.lower() not in agents:  # a folder of that name, such as one with exported code, does not hide the agent
             raise

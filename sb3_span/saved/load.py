@@ -1,7 +1,7 @@
 """
 From a model's zip to an agent, or to its policy alone.
 
-Loading unpickles, which can run any code: only for files that you trust.
+Loading a zip unpickles, which can run any code: only for files that you trust. A ``.safetensors`` file is not a pickle.
 """
 
 import inspect
@@ -21,6 +21,7 @@ from sb3_span.policies import SPANActorCriticPolicy
 from sb3_span.policies.registry import supported_algorithms
 from sb3_span.saved.find import find_model
 from sb3_span.saved.normalization import find_vecnormalize
+from sb3_span.saved.shared_file import is_shared, load_shared
 from sb3_span.saved.statistics import load_statistics
 
 # What is needed of a zip to build its policy; everything else in it stays unread.
@@ -47,17 +48,20 @@ def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
         and is an error if it was trained with some and they are not there
     """
     file = find_model(Path(path))
-    policy = load_policy(file)
+    policy = load_shared(file).policy if is_shared(file) else load_policy(file)
     found = find_vecnormalize(file, vecnormalize)
     return Trained(policy, None if found is None else load_statistics(found), found)
 
 
-def load_agent(file: Path) -> BaseAlgorithm:
+def load_agent(file: Path) -> Any:
     """
     Load a model without being told its algorithm.
 
-    :param file: What ``model.save`` wrote
+    :param file: What ``model.save`` or ``save_shared`` wrote
+    :return: What acts: an algorithm, or a :class:`~sb3_span.saved.shared_file.SharedAgent`
     """
+    if is_shared(file):
+        return load_shared(file)
     data, _ = _read(file)
     policy_class = data["policy_class"]
     algorithms = [

@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.saved.environments import find_env_id
 from sb3_span.saved.names import STUDY_RUN
+from sb3_span.saved.shared_file import is_shared, load_shared
 from sb3_span.saved.statistics import find_statistics, load_statistics
 
 NONE = "none"
@@ -31,6 +32,8 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
     """
     if given is not None:
         return None if str(given) == NONE else Path(given)
+    if is_shared(file):  # they are in it
+        return file if load_shared(file).vecnormalize is not None else None
     in_run = [file.parent] if (file.parent / STUDY_RUN).is_file() else []
     in_zoo = [file.parent / name for name in (find_env_id(file), file.stem) if name]
     for folder in (*in_run, *in_zoo):

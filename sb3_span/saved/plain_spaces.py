@@ -21,7 +21,7 @@ def space_to_data(space: spaces.Space) -> dict[str, Any]:
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist()}
     if isinstance(space, spaces.MultiBinary):
-        return {"kind": "MultiBinary", "n": list(space.shape)}
+        return {"kind": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.shape)}
     if isinstance(space, spaces.Dict):
         return {"kind": "Dict", "spaces": {key: space_to_data(part) for key, part in space.spaces.items()}}
     if isinstance(space, spaces.Tuple):

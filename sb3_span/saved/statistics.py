@@ -43,6 +43,13 @@ def load_statistics(path: Path | str) -> VecNormalize:
     :return: For ``normalize_obs``, and for ``set_venv`` with environments
     """
     path = Path(path)
+    if path.suffix == ".safetensors":  # an agent's file, which has them in it
+        from sb3_span.saved.shared_file import load_shared  # whose statistics are read here
+
+        statistics = load_shared(path).vecnormalize
+        if statistics is None:
+            raise ValueError(f"{path} has no statistics of VecNormalize.")
+        return statistics
     try:
         with path.open("rb") as file:
             if zipfile.is_zipfile(file):

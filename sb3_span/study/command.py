@@ -1,4 +1,4 @@
-"""``sb3-span study``: run, status, retry, gather."""
+"""``sb3-span study``: run, status, retry, gather, pack."""
 
 import contextlib
 import dataclasses
@@ -17,6 +17,7 @@ from sqlalchemy import make_url
 from sb3_span.atomic_files import write_text
 from sb3_span.study.folder import STUDY_FILE, read_stored
 from sb3_span.study.options import check_options
+from sb3_span.study.packed import PACKED, is_packed, write_packed
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState, sqlite_url
 from sb3_span.study.records import SETTINGS, has_model, read_record, run_folders
@@ -112,6 +113,8 @@ def gather(sources: list[Path], folder: Path) -> bool:
     :return: Whether all of them could be read
     """
     copied = kept = damaged = 0
+    for each in [*sources, folder]:
+        _check_not_packed(each)
     plans = {source: open_study(source) for source in sources}
     if (folder / STUDY_FILE).exists():
         plans[folder] = open_study(folder)
@@ -149,6 +152,38 @@ def gather(sources: list[Path], folder: Path) -> bool:
             copied, kept = copied + is_new, kept + (not is_new)
     print(f"{copied} runs gathered in {folder}; {kept} were there already" + (f"; {damaged} left out." if damaged else "."))
     return not damaged
+
+
+def pack(folder: Path, output: Path | None) -> Path:
+    """
+    Write a study's records as one compressed table, for keeping and for reports. What it was made from stays.
+
+    :param folder: The study's folder
+    :param output: Where to; None for the same folder
+    :return: The table
+    """
+    _check_not_packed(folder)
+    output = output or folder
+    plan = open_study(folder) if (folder / STUDY_FILE).is_file() else None
+    for why in read_stored(folder, plan).broken.values():
+        raise ValueError(f"Nothing was packed: {why}")
+    output.mkdir(parents=True, exist_ok=True)
+    n_runs = write_packed(folder, output / PACKED)
+    if plan is not None and output != folder:
+        shutil.copyfile(folder / STUDY_FILE, output / STUDY_FILE)
+    print(
+        f"{n_runs} runs are in {output / PACKED}. It has everything that sb3-span report needs, and no models: where these "
+        f"are not needed either, {folder / 'runs'} may be deleted."
+    )
+    return output / PACKED
+
+
+def _check_not_packed(folder: Path) -> None:
+    if is_packed(folder):
+        raise ValueError(
+            f"{folder} is packed: it has the records of its runs in {PACKED}, for reports, and nothing to go on from. Give "
+            "another folder."
+        )
 
 
 def open_study(folder: Path) -> Plan:
@@ -197,6 +232,7 @@ def _answering() -> Iterator[None]:
 
 def remember(plan: Plan, folder: Path) -> None:
     """Keep a study's file, complete, in its folder; refuse one that has become another study."""
+    _check_not_packed(folder)
     known = folder / STUDY_FILE
     if known.exists():
         try:

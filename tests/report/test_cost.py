@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sb3_span.report.cost import expected_cost, ratio
-from sb3_span.report.references import paper
+from sb3_span.scores.references import paper
 
 COSTS = list(paper("cost_by_threshold").itertuples())
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from sb3_span.report import statistics
-from sb3_span.report.references import paper
 from sb3_span.report.statistics import TAUS, compare, compare_moments, iqm_interval, performance_profile, verdict
+from sb3_span.scores.references import paper
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (5, 1), (6, 1), (20, 1), (7, 3), (20, 7)])

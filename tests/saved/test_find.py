@@ -36,11 +36,11 @@ def test_the_environment_is_found(tmp_path):
 def test_short_names(tmp_path, monkeypatch):
     folder = tmp_path / "agents"
     folder.mkdir(parents=True)
-    for name in ("CartPole-v1.zip", "LunarLander-v3.zip", "README.md"):
+    for name in ("CartPole-v1.zip", "LunarLander-v3.safetensors", "README.md"):
         (folder / name).touch()
     monkeypatch.setattr("sb3_span.saved.find.AGENTS", folder)
     monkeypatch.chdir(tmp_path)
-    assert find_agent("lunarlander").name == "LunarLander-v3.zip"
+    assert find_agent("lunarlander").name == "LunarLander-v3.safetensors"
     assert find_agent("CartPole").samefile(folder / "CartPole-v1.zip")
     (tmp_path / "cartpole").mkdir()  # such as one with exported code
     assert find_agent("cartpole").samefile(folder / "CartPole-v1.zip")

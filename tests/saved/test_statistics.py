@@ -106,6 +106,7 @@ def test_a_damaged_file(tmp_path, form):
         spaces.Discrete(3, start=-1),
         spaces.MultiDiscrete([3, 4]),
         spaces.MultiBinary([2, 3]),
+        spaces.MultiBinary(3),
         spaces.Tuple([spaces.Discrete(2), spaces.Dict({"z": spaces.Discrete(2), "a": spaces.Box(-1, 1, (3,))})]),
     ],
     ids=lambda space: type(space).__name__,
@@ -113,3 +114,4 @@ def test_a_damaged_file(tmp_path, form):
 def test_spaces(space):
     again = space_from_data(space_to_data(space))
     assert again == space and again.dtype == space.dtype
+    assert np.array_equal(getattr(again, "n", 0), getattr(space, "n", 0))

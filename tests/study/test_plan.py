@@ -235,7 +235,7 @@ def test_the_papers_study():
 
 
 def test_the_papers_ablations():
-    grids = ROOT / "sb3_span/report/data/paper/ablation_grids.csv"
+    grids = ROOT / "sb3_span/scores/data/paper/ablation_grids.csv"
     expected = {}
     with grids.open() as file:
         for row in csv.DictReader(file):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sb3_span.cli import main
-from sb3_span.report.references import score_on_the_way
+from sb3_span.scores.references import score_on_the_way
 from sb3_span.study import search
 from sb3_span.study.plan import read_plan
 from sb3_span.study.queue import sqlite_url
