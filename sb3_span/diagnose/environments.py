@@ -27,7 +27,7 @@ def make_own_env(model: BaseAlgorithm, env: EnvSpec | str | gym.Env | VecEnv | N
         own = make_envs(model, env, n_envs, seed, vecnormalize=None)
         name = env_name(env)
     else:
-        own, name = BaseAlgorithm._wrap_env(env, verbose=0), "env"  # type: ignore[assignment]
+        own, name = BaseAlgorithm._wrap_env(env, verbose=0), "env"
         if model.env is not None and {*map(id, _inner(own))} & {*map(id, _inner(model.env))}:
             raise ValueError("env is the environment of training, whose episodes would be broken off. Make a second one.")
     while isinstance(own, VecNormalize):  # the statistics are those of training

@@ -1,8 +1,9 @@
 """The networks of a policy and their parts: SPAN's, or the layers of an MLP."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch as th
 from stable_baselines3.common.policies import BasePolicy
@@ -12,7 +13,12 @@ from sb3_span.nn import SPAN
 from sb3_span.policies.networks import SPANExtractor
 
 
-class Piece(NamedTuple):
+# What policies of SB3 call what they know a critic by.
+CRITICS = ("value_net", "q_net", "quantile_net", "critic")
+
+
+@dataclass(frozen=True)
+class Piece:
     """
     A parameter, or the share of it that one network of a stack has.
 
@@ -96,12 +102,12 @@ def find_networks(policy: BasePolicy) -> dict[str, Network]:
     :return: ``critic``, and ``actor`` where there is one
     """
     parts: Any = policy  # one of many classes
-    if hasattr(parts, "lstm_actor") or not any(
-        hasattr(parts, name) for name in ("value_net", "q_net", "quantile_net", "critic")
-    ):
+    has_critic = any(hasattr(parts, name) for name in CRITICS)
+    needs_more = hasattr(parts, "lstm_actor") or "action_masks" in inspect.signature(parts.forward).parameters
+    if not has_critic or needs_more:
         raise ValueError(
-            f"{type(policy).__name__} cannot be diagnosed: it is for agents without memory that have a critic, such as those of "
-            "SAC, TQC, TD3, DDPG, DQN, QR-DQN, PPO, A2C and TRPO."
+            f"{type(policy).__name__} cannot be diagnosed: it must have a critic, no memory and no action masks, as the "
+            "policies of SAC, TQC, TD3, DDPG, DQN, QR-DQN, PPO, A2C and TRPO."
         )
     if hasattr(parts, "value_net"):
         return _actor_critic(parts)

@@ -126,7 +126,7 @@ def _play(model: Any, env: VecEnv, normalizer: VecNormalize | None, cuts: bool) 
     """One episode in each environment, so that short ones are not preferred."""
     policy, ent_coef = model.policy, ent_coef_of(model) or 0.0
     policy.set_training_mode(False)
-    if model.use_sde if hasattr(model, "use_sde") else False:
+    if getattr(model, "use_sde", False):
         policy.reset_noise(env.num_envs)
     episodes = [Episode() for _ in range(env.num_envs)]
     is_running = [True] * env.num_envs
