@@ -1,6 +1,5 @@
 """SPAN, spline-based adaptive networks, for Stable-Baselines3."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from sb3_span import _gym_notice  # noqa: F401  (the first, before anything imports SB3)
@@ -36,8 +35,15 @@ if TYPE_CHECKING:
     from sb3_span.policies.contrib import SPANQRDQNPolicy as SPANQRDQNPolicy
     from sb3_span.policies.contrib import SPANRecurrentActorCriticPolicy as SPANRecurrentActorCriticPolicy
     from sb3_span.policies.contrib import SPANTQCPolicy as SPANTQCPolicy
+    from sb3_span.policies.contrib import SPANTRPOPolicy as SPANTRPOPolicy
 else:
-    CONTRIB = ("SPANMaskableActorCriticPolicy", "SPANQRDQNPolicy", "SPANRecurrentActorCriticPolicy", "SPANTQCPolicy")
+    CONTRIB = (
+        "SPANMaskableActorCriticPolicy",
+        "SPANQRDQNPolicy",
+        "SPANRecurrentActorCriticPolicy",
+        "SPANTQCPolicy",
+        "SPANTRPOPolicy",
+    )
 
     def __getattr__(name: str) -> Any:
         """The policies for sb3-contrib; asking for one is an error only where that is not installed."""
@@ -49,6 +55,3 @@ else:
 
 
 register_policies()
-
-if "rl_zoo3" in sys.modules:
-    import sb3_span.zoo  # noqa: F401

@@ -3,12 +3,10 @@ SPAN inside the RL Zoo.
 
 For agents: ``make_agent`` builds one from a Zoo file, in a script.
 
-For searches: ``rl_zoo3.train -optimize`` keeps its samplers in tables by algorithm. They draw an MLP's layers, whatever
-the policy. Importing this module makes them draw ``span_arch`` when the search is over a SPAN policy, and leaves them
-alone when it is not. ``import sb3_span`` does so by itself when the Zoo is loaded already, as it is in ``rl_zoo3.train``.
-
-For training: ``ppo`` and ``sac`` are ``sb3_span.PPO`` and ``sb3_span.SAC`` from then on, which learn the same as SB3's in less
-time.
+For ``rl_zoo3.train``: ``--gym-packages sb3_span.zoo`` imports this module, and so asks for two changes to the Zoo's tables.
+Searches (``-optimize``), which draw an MLP's layers whatever the policy, draw ``span_arch`` when the policy is SPAN's. And
+``ppo`` and ``sac`` are ``sb3_span.PPO`` and ``sb3_span.SAC``, which learn the same as SB3's in less time, whatever the policy.
+``import sb3_span`` alone changes neither.
 """
 
 import inspect

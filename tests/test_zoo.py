@@ -71,7 +71,7 @@ def assert_search_space(params, conf):
 def test_search(conf, tmp_path):
     """A search over SPAN draws SPAN's options, a search over the MLP draws the MLP's, and its result can be trained."""
     storage = f"sqlite:///{tmp_path}/study.db"
-    study = ["--storage", storage, "--study-name", "search", "--seed", 1]
+    study = ["--storage", storage, "--study-name", "search", "--seed", 1, "--gym-packages", "sb3_span.zoo"]
     search = [
         "-optimize",
         "--n-trials",
@@ -89,7 +89,7 @@ def test_search(conf, tmp_path):
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 2
     for trial in trials:
         assert_search_space(trial.params, conf)
-    out = train("sac", "InvertedPendulum-v5", conf, tmp_path, *study, "--trial-id", 1, "--gym-packages", "sb3_span")
+    out = train("sac", "InvertedPendulum-v5", conf, tmp_path, *study, "--trial-id", 1)
     assert ("span_arch" in out) == (conf == "span")
 
 
@@ -129,6 +129,19 @@ def test_what_a_search_draws_can_be_built(algo, conf):
             assert isinstance(model.policy, SPANOptions) == (conf == "span")
             if conf == "span":  # the rate that was drawn is the rate
                 assert set(model.policy.lr_scale.values()) == {1.0}
+
+
+def test_importing_the_package_leaves_the_zoo_alone():
+    code = "; ".join(
+        [
+            "import rl_zoo3, rl_zoo3.hyperparams_opt as opt, stable_baselines3",
+            "before = dict(rl_zoo3.ALGOS), dict(opt.HYPERPARAMS_SAMPLER), dict(opt.HYPERPARAMS_CONVERTER)",
+            "import sb3_span",
+            "assert before == (rl_zoo3.ALGOS, opt.HYPERPARAMS_SAMPLER, opt.HYPERPARAMS_CONVERTER)",
+            "assert rl_zoo3.ALGOS['sac'] is stable_baselines3.SAC",
+        ]
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["PPO", "SAC"])

@@ -2,38 +2,68 @@
 
 import math
 import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch as th
 from gymnasium import spaces
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.sac.policies import SACPolicy
-from torch import nn
 
-from sb3_span.algorithms.described import Described, describe_actor, describe_actor_critic, replaces_methods
-from sb3_span.algorithms.native_code import NativeCode, extension
+from sb3_span.algorithms.extension import extension
+from sb3_span.algorithms.networks import read_actor, read_actor_critic
+from sb3_span.algorithms.plan import Plan, check_observations
+from sb3_span.nn.checks import Unsupported, check_tensors
+from sb3_span.nn.native import choice
 
 POLICIES = (SACPolicy, ActorCriticPolicy)
-# What a policy acts with, as SB3 has it.
-_ACTING = {
-    cls: {name: getattr(cls, name) for name in ("predict", "_predict", "obs_to_tensor", "unscale_action", "squash_output")}
-    for cls in POLICIES
-}
-LONGEST_PAUSE = 1024  # calls
+# What a policy acts with; a subclass may have its own.
+ACTING = ("predict", "_predict", "obs_to_tensor", "scale_action", "unscale_action", "squash_output")
 
 
-def acts_as_sb3(policy: Any) -> bool:
-    """Whether it is a policy of SAC or PPO, and nobody has put something else in the place of what it acts with."""
-    cls, own = type(policy), vars(policy)
-    for plain in POLICIES:
-        if issubclass(cls, plain):
-            return all(getattr(cls, name) is method and name not in own for name, method in _ACTING[plain].items())
-    return False
+def why_not_act(policy: BasePolicy) -> str | None:
+    """Why SB3 has to find the actions of a policy of SAC or PPO: it is a subclass with a way of its own."""
+    cls, plain = type(policy), SACPolicy if isinstance(policy, SACPolicy) else ActorCriticPolicy
+    own = next((name for name in ACTING if getattr(cls, name) is not getattr(plain, name)), None)
+    return None if own is None else f"{cls.__name__} has a {own} of its own"
 
 
-class NativeActor(NativeCode):
+def build_plan(policy: Any) -> "ActorPlan":
+    """
+    Everything that the kernel needs for the best action, found in the policy and checked.
+
+    :param policy: Of SAC or PPO
+    """
+    check_observations(policy.observation_space)
+    if why_not := why_not_act(policy):
+        raise Unsupported(why_not)
+    space, is_sac = policy.action_space, isinstance(policy, SACPolicy)
+    actor = read_actor(policy.actor) if is_sac else read_actor_critic(policy)[0]
+    n_actions = int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
+    expected = 1, math.prod(policy.observation_space.shape), 2 * n_actions if is_sac else n_actions
+    if (actor.shape.stack, actor.shape.inputs, actor.shape.outputs) != expected:
+        raise Unsupported("the actor is another environment's")
+    log_std = policy.log_std if not is_sac and isinstance(space, spaces.Box) else None
+    tensors = [*actor.parameters, *([] if log_std is None else [log_std])]
+    check_tensors(tensors)
+    values = actor.values()
+    plan = ActorPlan(extension.actor_plan(actor.packed(values)), (policy.actor if is_sac else policy,), (), tensors)
+    plan.inputs, plan.outputs, plan.log_std = actor.shape.inputs, actor.shape.outputs, log_std
+    return plan
+
+
+class ActorPlan(Plan):
+    """A plan for the best action."""
+
+    inputs: int
+    outputs: int
+    log_std: th.Tensor | None  # of PPO's Gaussian
+
+    def holds(self, agent: Any = None) -> bool:
+        return self._guard.holds()
+
+
+class NativeActor:
     """
     What a policy of SAC or PPO does when it does not explore. Most of SB3's time goes into the way to a tensor, through a
     distribution, and back.
@@ -42,41 +72,12 @@ class NativeActor(NativeCode):
     """
 
     def __init__(self, policy: Any) -> None:
-        super().__init__(policy)
+        self.policy = policy
+        self.plan: ActorPlan | None = None
+        self.why_not: str | None = None
         self._is_sac = isinstance(policy, SACPolicy)
+        self._actor = policy.actor if self._is_sac else policy
         self._lock = threading.Lock()  # others may act with the same agent
-        self._pause = self._calls = 0
-
-    @property
-    def _actor(self) -> Any:
-        return self.policy.actor if self._is_sac else self.policy
-
-    def _parts(self) -> tuple[Sequence[nn.Module], Sequence[th.optim.Optimizer]]:
-        return (self._actor,), ()
-
-    def _read_options(self) -> Any:
-        return () if acts_as_sb3(self.policy) and not replaces_methods(self._actor.action_dist) else None
-
-    def _describe(self) -> tuple[list[th.Tensor], Callable[[], Any]] | None:
-        policy, space = self.policy, self.policy.action_space
-        if self._is_sac:
-            actor = describe_actor(policy.actor)
-        else:
-            networks = describe_actor_critic(policy)
-            actor = None if networks is None else networks[0]
-        if actor is None:
-            return None
-        self._log_std = policy.log_std if not self._is_sac and isinstance(space, spaces.Box) else None
-        n_actions = int(space.n) if isinstance(space, spaces.Discrete) else math.prod(space.shape)
-        sizes = 1, math.prod(policy.observation_space.shape), 2 * n_actions if self._is_sac else n_actions
-        if (actor.shape[0], actor.shape[1], actor.shape[5]) != sizes:  # parts of another network
-            return None
-        tensors = actor.parameters if self._log_std is None else [*actor.parameters, self._log_std]
-        return [*tensors], lambda: self._make_plan(actor)
-
-    def _make_plan(self, actor: Described) -> Any:
-        self._inputs, self._outputs = actor.shape[1], actor.shape[5]
-        return extension.actor_plan(actor.for_kernel(gradients=False))
 
     def predict(self, observation: Any) -> np.ndarray | None:
         """
@@ -100,33 +101,35 @@ class NativeActor(NativeCode):
         return actions[0, ...] if is_single else actions
 
     def _can_run(self) -> bool:
-        """Whether there is a plan. Where there can be none it is not tried each time, which would take as long as SB3."""
-        if self.is_ready():
-            return True
-        self._calls -= 1
-        if self._calls >= 0:
+        """Whether there is a plan, which is not tried again where there can be none: it takes as long as SB3."""
+        if not choice.nobody_watches():
             return False
-        can_run = self.prepare()
-        self._pause = 0 if can_run else min(2 * self._pause + 1, LONGEST_PAUSE)
-        self._calls = self._pause
-        return can_run
+        if self.why_not is not None or (self.plan is not None and self.plan.holds() and self._actor is self._now()):
+            return self.plan is not None
+        self.plan, self._actor = None, self._now()
+        try:
+            self.plan = build_plan(self.policy)
+        except Unsupported as reason:
+            self.why_not = str(reason)
+        return self.plan is not None
+
+    def _now(self) -> Any:
+        return self.policy.actor if self._is_sac else self.policy
 
     def _run(self, x: np.ndarray) -> np.ndarray | None:
         """
         :param x: Shape (B, I)
         :return: Outputs of the actor, shape (B, O)
         """
-        if x.shape[1] != self._inputs or self._needs_sb3():
+        plan = self.plan
+        if plan is None or x.shape[1] != plan.inputs or self._needs_sb3(plan):
             return None
-        if x.dtype != np.float32:
-            with np.errstate(over="ignore"):
-                x = x.astype(np.float32)
-        x = np.ascontiguousarray(x)
-        out = np.empty((len(x), self._outputs), dtype=np.float32)
-        is_done = extension.actor_outputs(self.plan, len(x), x.ctypes.data, out.ctypes.data)
+        x = np.ascontiguousarray(x, dtype=None if x.dtype.char in "fd" else np.float32)
+        out = np.empty((len(x), plan.outputs), dtype=np.float32)
+        is_done = extension.actor_outputs(plan.kernel, x, out)
         return out if is_done and np.isfinite(out).all() else None
 
-    def _needs_sb3(self) -> bool:
+    def _needs_sb3(self, plan: ActorPlan) -> bool:
         """
         Whether SB3 has to act this time: an update has left its graph in the policy's distribution, and with it the policy
         cannot be copied; or the standard deviation is not one, which SB3 says.
@@ -136,9 +139,9 @@ class NativeActor(NativeCode):
             isinstance(value, th.Tensor) and value.requires_grad for value in vars(distribution).values()
         ):
             return True
-        if self._log_std is None:
+        if plan.log_std is None:
             return False
-        log_std = self._log_std.detach().numpy()
+        log_std = plan.log_std.detach().numpy()
         return not ((log_std > -100.0) & (log_std < 80.0)).all()
 
     def _actions(self, out: np.ndarray) -> np.ndarray:
@@ -150,7 +153,7 @@ class NativeActor(NativeCode):
         if isinstance(space, spaces.Discrete):
             return out.argmax(axis=1)
         if self._is_sac:  # the second half is for exploration
-            return self.policy.unscale_action(np.tanh(out[:, : self._outputs // 2]).reshape(-1, *space.shape))
+            return self.policy.unscale_action(np.tanh(out[:, : out.shape[1] // 2]).reshape(-1, *space.shape))
         return np.clip(out.reshape(-1, *space.shape), space.low, space.high)
 
 

@@ -1,29 +1,41 @@
 """What the algorithms with native code have in common."""
 
+import logging
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_span.algorithms.actor import POLICIES, NativeActor
-from sb3_span.algorithms.native_code import NativeCode, extension
+from sb3_span.algorithms.actor import POLICIES, NativeActor, why_not_act
+from sb3_span.algorithms.extension import extension
+from sb3_span.algorithms.plan import Plan
+from sb3_span.nn.checks import Unsupported
 from sb3_span.policies.options import SPANOptions
+from sb3_span.policies.registry import check_policy
 
-NATIVE = ("_native", "_native_actor")
+NATIVE = ("_plan", "_why_not", "_has_logged", "_collecting", "_native_actor")
 
 
 class WithNativeCode(BaseAlgorithm):
     """
-    Mixed into an algorithm of SB3, in front of it: its update, and ``predict``, in C. What that works with is made anew for a
-    new policy, and never saved.
+    Mixed into an algorithm of SB3, in front of it: its update, its exploration and ``predict``, in C.
+
+    That works on a plan, which has the addresses of the agent's tensors. It is made when ``learn`` starts, or with the first
+    update, and made anew when something has changed, which is looked for whenever user code may have run. Who replaces methods
+    of a policy at run time takes SB3's class.
     """
 
-    native_class: type[NativeCode]
-    _native: NativeCode | None = None
+    build_plan: Callable[[Any], Any]
+    _plan: Any = None
+    _why_not: str | None = None  # there is no plan
+    _has_logged = False
+    _collecting: Any = None  # the plan by which experience is being collected
     _native_actor: NativeActor | None = None
 
     def _setup_model(self) -> None:
+        check_policy(self)
         super()._setup_model()  # type: ignore[safe-super]
         if self.device.type != "cpu" and extension is not None and isinstance(self.policy, SPANOptions):
             name = type(self).__name__
@@ -33,13 +45,53 @@ class WithNativeCode(BaseAlgorithm):
                 stacklevel=2,
             )
 
-    def _prepare_native(self) -> Any:
+    def native_status(self) -> str:
         """
-        :return: The native update, ready; None where SB3's own has to do it
+        :return: Whether this agent is trained in C, and if not, why not
         """
-        if self._native is None or self._native.policy is not self.policy:
-            self._native = self.native_class(self)
-        return self._native if self._native.prepare() else None
+        self._ready_plan()
+        name = type(self).__name__
+        if self._why_not is not None:
+            return f"{name} runs in PyTorch: {self._why_not}."
+        why_not = self._why_not_act()
+        if why_not is not None:
+            return f"{name} runs in C, but its actions are drawn by PyTorch: {why_not}."
+        return f"{name} runs in C."
+
+    def _ready_plan(self) -> Any:
+        """
+        :return: A plan that fits the agent as it is now; None where SB3's own code has to do it. That is not asked again
+            before the next ``learn``.
+        """
+        if self._why_not is not None or (self._plan is not None and self._plan.holds(self)):
+            return self._plan
+        return self._make_plan()
+
+    def _make_plan(self) -> Plan | None:
+        self._plan = self._why_not = None
+        try:
+            self._plan = type(self).build_plan(self)
+        except Unsupported as reason:
+            self._why_not = str(reason)
+        return self._plan
+
+    def _why_not_act(self) -> str | None:
+        """Why SB3 has to draw the actions, where the update is native."""
+        if type(self).predict is not WithNativeCode.predict:
+            return f"{type(self).__name__} has a predict of its own"
+        return why_not_act(self.policy)
+
+    def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
+        self._why_not = self._native_actor = None
+        if not self._has_logged:
+            self._has_logged = True
+            status = self.native_status()
+            logging.getLogger("sb3_span").log(logging.INFO if self._why_not is None else logging.WARNING, status)
+        return super()._setup_learn(*args, **kwargs)
+
+    def set_parameters(self, *args: Any, **kwargs: Any) -> None:
+        super().set_parameters(*args, **kwargs)
+        self._plan = self._why_not = self._native_actor = None
 
     def predict(
         self,

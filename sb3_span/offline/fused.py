@@ -7,6 +7,7 @@ does the work: a SPAN and d3rlpy's linear layers on top of it are one network of
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch as th
 from d3rlpy.algos.qlearning.torch.iql_impl import IQLImpl
@@ -14,9 +15,9 @@ from d3rlpy.torch_utility import TorchMiniBatch
 from torch import nn
 
 from sb3_span.nn import SPAN
+from sb3_span.nn.checks import Unsupported, check_trained, check_type, span_parameters
 from sb3_span.nn.native import NativeSPAN
 from sb3_span.nn.native.function import WIDEST, Parameters
-from sb3_span.nn.span import has_hooks
 from sb3_span.offline.encoder import SPANEncoder, SPANEncoderWithAction
 
 BODY = 4  # a network's parameters: four of the body, then weight and bias of the head
@@ -46,23 +47,26 @@ class FusedNetwork:
         :param trained: Whether there will be a backward pass
         :return: Whether the kernel can do it: torch has to where somebody has changed, hooked or frozen a part
         """
-        encoder = getattr(self.module, "_encoder", None)
-        self.heads = [getattr(self.module, name) for name in self.names] if encoder is not None else []
-        if type(encoder) not in (SPANEncoder, SPANEncoderWithAction) or any(
-            type(head) is not nn.Linear for head in self.heads
-        ):
+        try:
+            self._parameters = self._read(trained)
+        except Unsupported:
             return False
-        span: SPAN = encoder.span  # type: ignore[union-attr]
-        if span.native is None or any(has_hooks(module) for module in (self.module, encoder, span, *self.heads)):  # type: ignore[arg-type]
-            return False
-        body = span._native_parameters()
+        assert self.native is not None
+        return all(x.is_contiguous() and self.native.can_run(x, self._parameters) for x in inputs)
+
+    def _read(self, trained: bool) -> Parameters:
+        encoder: Any = getattr(self.module, "_encoder", None)
+        check_type(encoder, SPANEncoder, SPANEncoderWithAction)
+        check_type(self.module, type(self.module))
+        self.heads = [getattr(self.module, name) for name in self.names]
+        span: SPAN = encoder.span
+        own = span_parameters(span, self.heads)[1][:BODY]
         weights, biases = [head.weight for head in self.heads], [head.bias for head in self.heads]
-        if body is None or (trained and not all(_is_free(param) for param in (*body[:BODY], *weights, *biases))):
-            return False
+        if trained:
+            check_trained([*own, *weights, *biases])
         if self.native is None or self.native.arch is not span.arch:
             self.native = NativeSPAN(span.arch, span.input_dim, 1, sum(head.out_features for head in self.heads))
-        self._parameters = (*body[:BODY], _joined(weights).unsqueeze(0), _joined(biases).unsqueeze(0))
-        return all(x.is_contiguous() and self.native.can_run(x, self._parameters) for x in inputs)
+        return (*own, _joined(weights).unsqueeze(0), _joined(biases).unsqueeze(0))
 
     def __call__(self, x: th.Tensor, keep: bool = False) -> th.Tensor:
         """
@@ -200,7 +204,3 @@ def _check_finite(name: str, loss: float) -> None:
 def _joined(tensors: Sequence[th.Tensor]) -> th.Tensor:
     """One tensor is itself and follows the optimizer; several are copied, which is good until its next step."""
     return tensors[0] if len(tensors) == 1 else th.cat(list(tensors))
-
-
-def _is_free(parameter: th.Tensor | None) -> bool:
-    return parameter is None or (parameter.requires_grad and not parameter._backward_hooks)

@@ -21,7 +21,7 @@ try:
     from sb3_contrib.tqc.policies import TQCPolicy
 except ImportError as error:
     raise ImportError(
-        f"The SPAN policies for QR-DQN, TQC, MaskablePPO and RecurrentPPO need sb3-contrib: {error}. "
+        f"The SPAN policies for TRPO, QR-DQN, TQC, MaskablePPO and RecurrentPPO need sb3-contrib: {error}. "
         "Install it with: pip install 'sb3_span[contrib]'"
     ) from error
 
@@ -83,6 +83,18 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
     critic_class = SPANTQCCritic
 
 
+class SPANTRPOPolicy(SPANActorCriticPolicy):
+    """
+    TRPO's policy: SPAN's for PPO, with actor and critic apart.
+
+    TRPO takes the parameters that its policy gradient reaches for the actor's, and keeps the critic's loss away from them:
+    in a stack, where both share their tensors, the critic would hardly learn.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "stacked": False})
+
+
 class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
     """
     MaskablePPO's policy with a SPAN network each for the actions and the value.
@@ -137,11 +149,9 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
 
 
 POLICIES: dict[type[BaseAlgorithm], type[BasePolicy]] = {
-    TRPO: SPANActorCriticPolicy,
+    TRPO: SPANTRPOPolicy,
     QRDQN: SPANQRDQNPolicy,
     TQC: SPANTQCPolicy,
     MaskablePPO: SPANMaskableActorCriticPolicy,
     RecurrentPPO: SPANRecurrentActorCriticPolicy,
 }
-# TRPO takes the parameters that its policy gradient reaches for the actor's, and keeps the critic's loss away from them.
-TRAIN_APART = (TRPO,)

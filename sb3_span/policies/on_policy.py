@@ -1,4 +1,4 @@
-"""SPAN for PPO, A2C, TRPO and their kin."""
+"""SPAN for PPO, A2C and their kin."""
 
 from typing import Any
 
@@ -9,7 +9,6 @@ from sb3_span.nn import StackedLinear
 from sb3_span.policies.networks import SPANExtractor
 from sb3_span.policies.optimizers import SPAN_PARTS
 from sb3_span.policies.options import SPANOptions
-from sb3_span.policies.registry import trains_apart
 
 
 class SPANOnPolicy(SPANOptions):
@@ -49,11 +48,11 @@ class SPANActorCriticPolicy(SPANOnPolicy, ActorCriticPolicy):
         ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
         parts that are not named have 1. By default, without a dict, 10 for all parts but ``other``
     :param stacked: Whether the two, when they have one shape, share their parameters' tensors and are evaluated at once.
-        False is for algorithms that tell the actor's parameters from the critic's; None, the default, knows that TRPO does
+        False is for algorithms that tell the actor's parameters from the critic's; TRPO has a policy of its own for that
     """
 
-    def __init__(self, *args: Any, stacked: bool | None = None, **kwargs: Any) -> None:
-        self.stacked = not trains_apart(self) if stacked is None else stacked
+    def __init__(self, *args: Any, stacked: bool = True, **kwargs: Any) -> None:
+        self.stacked = stacked
         super().__init__(*args, **kwargs)
 
     def _build_mlp_extractor(self) -> None:

@@ -11,7 +11,7 @@ from stable_baselines3.common.type_aliases import Schedule
 from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
 from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_of, read_lr_scale, scale_learning_rates
-from sb3_span.policies.registry import check_algorithm
+from sb3_span.policies.registry import ALIAS, users_of
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
 
@@ -44,6 +44,10 @@ def split_by_role(span_arch: Mapping[str, Any] | None, roles: tuple[str, ...]) -
     return archs
 
 
+# What the algorithms of one family or another ask of their policies.
+OF_FAMILIES = {"actor", "actor_target", "critic", "critic_target", "q_net", "quantile_net", "lstm_actor"}
+
+
 class SPANOptions(BasePolicy):
     """
     Mixed into a policy of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, chooses a features
@@ -62,7 +66,6 @@ class SPANOptions(BasePolicy):
         lr_scale: float | Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        check_algorithm(self)
         for option in MLP_OPTIONS:
             if option in kwargs:
                 raise ValueError(
@@ -89,6 +92,19 @@ class SPANOptions(BasePolicy):
         if any(factor != 1.0 for factor in self.lr_scale.values()):
             for optimizer in optimizers_of(self):
                 scale_learning_rates(optimizer, parts_of(self), self.lr_scale)
+
+    def __getattr__(self, name: str) -> Any:
+        """What only another algorithm asks of its policy gets an answer that says so."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            if name not in OF_FAMILIES:
+                raise
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there is "
+                f'a SPAN policy for knows its own by the string "{ALIAS}"; others take their own policies with '
+                "features_extractor_class=SPANFeaturesExtractor."
+            ) from error
 
     def make_network(
         self, network_class: type, role: str, kwargs: dict[str, Any], features_extractor: BaseFeaturesExtractor | None = None

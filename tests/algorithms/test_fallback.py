@@ -36,21 +36,21 @@ UNKNOWN = {
 @pytest.mark.parametrize("option", UNKNOWN)
 def test_unknown_options_are_sb3s(name, option):
     theirs, ours = make_twins(name, STEPS[name], **UNKNOWN[option])
-    assert ours._native.plan is None
+    assert ours._plan is None
     assert_same(theirs, ours, tolerance=0.0)
 
 
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
 def test_unknown_activations_are_sb3s(name):
     theirs, ours = make_twins(name, STEPS[name], network="mlp", policy_kwargs=dict(activation_fn=nn.ELU))
-    assert ours._native.plan is None
+    assert ours._plan is None
     assert_same(theirs, ours, tolerance=0.0)
 
 
 @pytest.mark.parametrize("actions", ["multidiscrete", "multibinary"])
 def test_unknown_actions_are_sb3s(actions):
     theirs, ours = make_twins("PPO", STEPS["PPO"], env=lambda: make("vector", actions))
-    assert ours._native.plan is None
+    assert ours._plan is None
     assert_same(theirs, ours, tolerance=0.0)
 
 
@@ -199,7 +199,7 @@ def test_what_is_replaced_is_noticed(name, change, options):
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
 def test_wide_mlps_are_sb3s(name):
     _, ours = make_twins(name, STEPS[name], network="mlp", policy_kwargs=dict(net_arch=[256, 256]))
-    assert ours._native.plan is None
+    assert ours._plan is None
 
 
 def test_predict_of_a_subclass_acts():
@@ -238,15 +238,6 @@ def test_callbacks_may_copy_and_ask_the_policy():
     agent = train(make_agent(sb3_span.PPO), STEPS["PPO"])
     agent.learn(STEPS["PPO"], callback=_Watches(), log_interval=None, reset_num_timesteps=False)
     assert "forward" not in vars(agent.policy)
-
-
-def test_a_forward_of_ones_own_is_called():
-    agent = train(make_agent(sb3_span.PPO), STEPS["PPO"])
-    own, calls = agent.policy.forward, []
-    agent.policy.forward = lambda *args: calls.append(args) or own(*args)
-    train(agent, STEPS["PPO"])
-    assert len(calls) == STEPS["PPO"]
-    assert "forward" in vars(agent.policy)
 
 
 def test_agents_can_be_copied():
@@ -316,5 +307,5 @@ def test_saved_agents_go_on(name, loader, tmp_path):
             np.random.seed(0)
             one.set_logger(stable_baselines3.common.logger.configure(None, []))
             one.train(3, 8)
-        assert ours._native.plan is not None
+        assert ours._plan is not None
         assert_same(theirs, ours)

@@ -6,7 +6,7 @@ from gymnasium import spaces
 from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
-from sb3_span.algorithms.native_code import extension
+from sb3_span.algorithms.extension import extension
 from sb3_span.nn.native.function import KERNELS
 from tests.algorithms.twins import assert_same, make_twins, needs_native
 from tests.policies.envs import OBSERVATIONS, RandomEnv, TrackEnv, make
@@ -77,7 +77,7 @@ def make_with_actions(space):
 
 def check(name, **options):
     theirs, ours = make_twins(name, {"SAC": 45, "PPO": 192}[name], **options)
-    assert ours._native.plan is not None, "the native update was not used"
+    assert ours._plan is not None, "the native update was not used"
     assert_same(theirs, ours)
 
 

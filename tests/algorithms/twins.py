@@ -8,7 +8,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 import sb3_span
-from sb3_span.algorithms.native_code import extension
+from sb3_span.algorithms.extension import extension
 from sb3_span.nn.native import choice
 from tests.policies.envs import make
 

@@ -16,7 +16,7 @@ SMALL = dict(nmodes=3, nelems=3)
 POLICIES = {
     PPO: sb3_span.SPANActorCriticPolicy,
     A2C: sb3_span.SPANActorCriticPolicy,
-    TRPO: sb3_span.SPANActorCriticPolicy,
+    TRPO: sb3_span.SPANTRPOPolicy,
     MaskablePPO: sb3_span.SPANMaskableActorCriticPolicy,
     RecurrentPPO: sb3_span.SPANRecurrentActorCriticPolicy,
     SAC: sb3_span.SPANPolicy,

@@ -24,10 +24,11 @@ static double norm_of(const Trained *parameters, int count) {
 }
 
 static void adam_step(const Trained *parameters, int count, const AdamOptions *a) {
-    if (a->max_norm >= 0.0) {
-        double norm = norm_of(parameters, count);
-        if (!(norm <= a->max_norm)) { /* nor is a NaN */
-            float factor = (float)(a->max_norm / (norm + 1e-6));
+    if (!isinf(a->max_norm)) {
+        /* As torch does it, whatever the bound: a negative one turns the gradients around. */
+        double norm = norm_of(parameters, count), scale = a->max_norm / (norm + 1e-6);
+        if (!(scale >= 1.0)) { /* nor is a NaN */
+            float factor = (float)scale;
             for (int i = 0; i < count; i++)
                 for (size_t k = 0; k < parameters[i].size; k++) parameters[i].grad[k] *= factor;
         }

@@ -1,11 +1,6 @@
-/* The updates as a Python extension: sizes and addresses of float32 arrays in, losses out.
- * The callers, in the folder above, have checked types, devices, layouts and shapes, and keep the arrays alive. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <stdlib.h>
-#include <string.h>
-
+/* The updates as a Python extension. A plan has the sizes and addresses of the agent's tensors, which the callers in the folder
+ * above have checked and keep alive; what changes from call to call comes as numpy's arrays, which are checked here. */
+#include "arrays.h"
 #include "updates.h"
 
 typedef unsigned long long Address;
@@ -97,17 +92,15 @@ static void free_sac(SacPlan *plan) {
 
 static void destroy_sac(PyObject *capsule) { free_sac(PyCapsule_GetPointer(capsule, SAC_PLAN)); }
 
-/* sac_plan(actor, critics, targets, log_ent_coef, (actor's, critics' and coefficient's adam),
- *          (ent_coef, target_entropy, tau, log_std_min, log_std_max, epsilon)) */
+/* sac_plan(actor, critics, targets, log_ent_coef, (actor's, critics' and coefficient's adam), (log_std_min, log_std_max, epsilon)) */
 static PyObject *py_sac_plan(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *actor, *critics, *targets, *ent, *adams[3];
     SacPlan *p = calloc(1, sizeof *p);
     if (!p) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "O!O!O!O!(O!O!O!)(dddddd)", &PyTuple_Type, &actor, &PyTuple_Type, &critics, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "O!O!O!O!(O!O!O!)(ddd)", &PyTuple_Type, &actor, &PyTuple_Type, &critics, &PyTuple_Type,
                           &targets, &PyTuple_Type, &ent, &PyTuple_Type, adams, &PyTuple_Type, adams + 1, &PyTuple_Type,
-                          adams + 2, &p->ent_coef, &p->target_entropy, &p->tau, &p->log_std_min, &p->log_std_max,
-                          &p->epsilon) ||
+                          adams + 2, &p->log_std_min, &p->log_std_max, &p->epsilon) ||
         read_networks(actor, &p->actor) || read_networks(critics, &p->critics) || read_networks(targets, &p->targets) ||
         read_trained(ent, &p->log_ent_coef) || read_adam(adams[0], &p->actor_adam) || read_adam(adams[1], &p->critic_adam) ||
         read_adam(adams[2], &p->ent_adam)) {
@@ -119,43 +112,144 @@ static PyObject *py_sac_plan(PyObject *self, PyObject *args) {
     return capsule;
 }
 
-/* sac_update(plan, (B, obs, actions, next_obs, rewards, dones, discounts, noise, next_noise), gamma, moves_targets, rates)
+/* (mean, deviation, bound of observations, deviation, bound of rewards), or None for both as they are */
+static int read_scaling(Arrays *arrays, PyObject *tuple, int n_obs, Scaling *obs, Scaling *reward, double *reward_deviation) {
+    PyObject *mean, *deviation;
+    *obs = (Scaling){.bound = -1.0}, *reward = (Scaling){.deviation = reward_deviation, .bound = -1.0};
+    if (tuple == Py_None) return 0;
+    if (!PyArg_ParseTuple(tuple, "OOddd", &mean, &deviation, &obs->bound, reward_deviation, &reward->bound)) return -1;
+    if (obs->bound < 0.0) return 0;
+    Py_buffer *m = get_array(arrays, mean, "means", "d", n_obs, 0), *d = m ? get_array(arrays, deviation, "deviations", "d", n_obs, 0) : NULL;
+    if (!d) return -1;
+    obs->mean = m->buf, obs->deviation = d->buf;
+    return 0;
+}
+
+static int check_rows(const int64_t *rows, Py_ssize_t count, Py_ssize_t size) {
+    for (Py_ssize_t r = 0; r < count; r++)
+        if (rows[r] < 0 || rows[r] >= size) return PyErr_Format(PyExc_IndexError, "there is no transition %lld", (long long)rows[r]), -1;
+    return 0;
+}
+
+enum { OBS, ACTIONS, NEXT_OBS, REWARDS, DONES, TIMEOUTS, DISCOUNTS, TRANSITION };
+
+/* The transitions of one update as the kernel takes them, copied to *memory. */
+static int read_batch(Arrays *arrays, const SacPlan *plan, PyObject *const *objects, PyObject *order, PyObject *scalings, SacBatch *d,
+                      float **memory) {
+    static const char *const names[] = {"observations", "actions", "next observations", "rewards", "dones", "timeouts", "discounts"};
+    const int n_actions = plan->actor.outputs / 2, n_obs = plan->actor.span.inputs;
+    const int widths[] = {n_obs, n_actions, n_obs, 1, 1, 1, 1};
+    Py_buffer *views[TRANSITION] = {NULL};
+    views[REWARDS] = get_array(arrays, objects[REWARDS], names[REWARDS], REALS, -1, 0);
+    if (!views[REWARDS]) return -1;
+    const Py_ssize_t size = numbers_of(views[REWARDS]);
+    for (int i = 0; i < TRANSITION; i++) {
+        if (i == REWARDS || objects[i] == Py_None) continue;
+        views[i] = get_array(arrays, objects[i], names[i], REALS, size * widths[i], 0);
+        if (!views[i]) return -1;
+    }
+    Scaling plain = {.bound = -1.0}, of_obs, of_rewards;
+    double reward_deviation;
+    if (read_scaling(arrays, scalings, n_obs, &of_obs, &of_rewards, &reward_deviation)) return -1;
+    const int64_t *rows = NULL;
+    Py_ssize_t count = size;
+    if (order != Py_None) {
+        Py_buffer *view = get_array(arrays, order, "rows", INDICES, -1, 0);
+        if (!view) return -1;
+        rows = view->buf, count = numbers_of(view);
+        if (check_rows(rows, count, size)) return -1;
+        for (int i = 0; i < TRANSITION; i++)
+            if (views[i]) prefetch_rows(views[i], rows, count, widths[i]);
+    }
+    const Scaling *scaling[] = {&of_obs, &plain, &of_obs, &of_rewards, &plain, &plain, &plain};
+    float *parts[TRANSITION] = {NULL}, *next = *memory = malloc(count * (2 * (size_t)n_obs + n_actions + 4) * sizeof(float) + 64);
+    if (!next) return PyErr_NoMemory(), -1;
+    for (int i = 0; i < TRANSITION; i++) {
+        if (!views[i]) continue;
+        gather(views[i], rows, count, widths[i], scaling[i], parts[i] = next);
+        next += count * widths[i];
+    }
+    if (parts[TIMEOUTS]) /* an episode that was cut off did not end */
+        for (Py_ssize_t b = 0; b < count; b++) parts[DONES][b] *= 1.0f - parts[TIMEOUTS][b];
+    d->size = (int)count;
+    d->obs = parts[OBS], d->actions = parts[ACTIONS], d->next_obs = parts[NEXT_OBS], d->rewards = parts[REWARDS];
+    d->dones = parts[DONES], d->discounts = parts[DISCOUNTS];
+    return 0;
+}
+
+/* sac_update(plan, (obs, actions, next_obs, rewards, dones, timeouts or None, discounts or None), rows or None, scaling or None,
+ *            (noise, next_noise), (gamma, tau, target_entropy, ent_coef), moves_targets, rates)
  * -> (ent_coef, ent_coef_loss, actor_loss, critic_loss), or None when nothing could be done. */
 static PyObject *py_sac_update(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *capsule;
-    SacBatch d;
-    double rates[3];
-    Address a[8];
-    if (!PyArg_ParseTuple(args, "O(iKKKKKKKK)dp(ddd)", &capsule, &d.size, a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, a + 7,
-                          &d.gamma, &d.moves_targets, rates, rates + 1, rates + 2))
+    PyObject *capsule, *t[TRANSITION], *rows, *scaling, *noise, *next_noise;
+    SacBatch d = {0};
+    double rates[3], tau, target_entropy, ent_coef;
+    if (!PyArg_ParseTuple(args, "O(OOOOOOO)OO(OO)(dddd)p(ddd)", &capsule, t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6, &rows, &scaling,
+                          &noise, &next_noise, &d.gamma, &tau, &target_entropy, &ent_coef, &d.moves_targets, rates, rates + 1,
+                          rates + 2))
         return NULL;
     if (!PyCapsule_IsValid(capsule, SAC_PLAN)) return no_plan(capsule, SAC_PLAN);
     SacPlan *plan = PyCapsule_GetPointer(capsule, SAC_PLAN);
-    d.obs = at(a[0]), d.actions = at(a[1]), d.next_obs = at(a[2]), d.rewards = at(a[3]), d.dones = at(a[4]);
-    d.discounts = at(a[5]), d.noise = at(a[6]), d.next_noise = at(a[7]);
     plan->actor_adam.rate = rates[0], plan->critic_adam.rate = rates[1], plan->ent_adam.rate = rates[2];
+    plan->tau = tau, plan->target_entropy = target_entropy, plan->ent_coef = ent_coef;
+    Arrays arrays = {.count = 0};
+    float *memory = NULL;
+    PyObject *result = NULL;
+    if (read_batch(&arrays, plan, t, rows, scaling, &d, &memory)) goto end;
+    Py_buffer *first = get_array(&arrays, noise, "noise", FLOATS, (Py_ssize_t)d.size * (plan->actor.outputs / 2), 0);
+    Py_buffer *second = first ? get_array(&arrays, next_noise, "noise", FLOATS, numbers_of(first), 0) : NULL;
+    if (!second) goto end;
+    d.noise = first->buf, d.next_noise = second->buf;
     SacLosses losses = {0};
     int status;
     Py_BEGIN_ALLOW_THREADS;
     status = kernel()->sac_update(plan, &d, &losses);
     Py_END_ALLOW_THREADS;
-    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
-    if (status != SPAN_DONE) Py_RETURN_NONE;
-    return Py_BuildValue("(dddd)", losses.ent_coef, losses.ent_coef_loss, losses.actor_loss, losses.critic_loss);
+    if (status == SPAN_NO_MEMORY) PyErr_NoMemory();
+    else if (status != SPAN_DONE) result = Py_NewRef(Py_None);
+    else
+        result = Py_BuildValue("(dddd)", losses.ent_coef, losses.ent_coef_loss, losses.actor_loss, losses.critic_loss);
+end:
+    free(memory);
+    release(&arrays);
+    return result;
 }
 
-/* sac_act(plan, B, obs, noise, actions) -> whether it could be done */
+/* Observations as floats: their own memory, or *copy. NULL for an exception. */
+static const float *read_observations(Arrays *arrays, PyObject *obs, Py_ssize_t batch, int n_obs, float **copy) {
+    Py_buffer *view = get_array(arrays, obs, "observations", REALS, batch * n_obs, 0);
+    if (!view || *view->format == 'f') return view ? view->buf : NULL;
+    *copy = malloc(batch * n_obs * sizeof(float) + 64);
+    if (!*copy) return PyErr_NoMemory(), NULL;
+    const Scaling plain = {.bound = -1.0};
+    gather(view, NULL, batch, n_obs, &plain, *copy);
+    return *copy;
+}
+
+static PyObject *is_done(int status) {
+    return status == SPAN_NO_MEMORY ? PyErr_NoMemory() : PyBool_FromLong(status == SPAN_DONE);
+}
+
+/* sac_act(plan, obs, noise, actions) -> whether it could be done; actions are written */
 static PyObject *py_sac_act(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *capsule;
-    int batch;
-    Address obs, noise, actions;
-    if (!PyArg_ParseTuple(args, "OiKKK", &capsule, &batch, &obs, &noise, &actions)) return NULL;
+    PyObject *capsule, *obs, *noise, *actions, *result = NULL;
+    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &obs, &noise, &actions)) return NULL;
     if (!PyCapsule_IsValid(capsule, SAC_PLAN)) return no_plan(capsule, SAC_PLAN);
-    int status = kernel()->sac_act(PyCapsule_GetPointer(capsule, SAC_PLAN), batch, at(obs), at(noise), at(actions));
-    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
-    return PyBool_FromLong(status == SPAN_DONE);
+    const SacPlan *plan = PyCapsule_GetPointer(capsule, SAC_PLAN);
+    Arrays arrays = {.count = 0};
+    float *copy = NULL;
+    Py_buffer *drawn = get_array(&arrays, noise, "noise", FLOATS, -1, 0);
+    Py_buffer *to = drawn ? get_array(&arrays, actions, "actions", FLOATS, numbers_of(drawn), PyBUF_WRITABLE) : NULL;
+    if (to) {
+        const Py_ssize_t batch = numbers_of(drawn) / (plan->actor.outputs / 2);
+        const float *x = read_observations(&arrays, obs, batch, plan->actor.span.inputs, &copy);
+        if (x) result = is_done(kernel()->sac_act(plan, (int)batch, x, drawn->buf, to->buf));
+    }
+    free(copy);
+    release(&arrays);
+    return result;
 }
 
 /* ---------------------------------------------------------------- PPO */
@@ -187,45 +281,88 @@ static PyObject *py_ppo_plan(PyObject *self, PyObject *args) {
     return capsule;
 }
 
-/* ppo_epoch(plan, (rows, batch, order, obs, actions, values, log_probs, advantages, returns),
- *           (clip_range, clip_range_vf, ent_coef, vf_coef, max_kl), normalizes, rate)
- * -> (batches, stopped, entropy_loss, policy_loss, value_loss, clip_fraction, approx_kl, last_kl, loss), or None when it could not go on. */
+/* ppo_epoch(plan, order, (obs, actions, values, log_probs, advantages, returns), batch_size,
+ *           (clip_range, clip_range_vf, ent_coef, vf_coef, max_kl, max_grad_norm), normalizes, rate)
+ * -> (batches, stopped, entropy_loss, policy_loss, value_loss, clip_fraction, approx_kl, last_kl, loss), or None when it could not
+ * go on. */
 static PyObject *py_ppo_epoch(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *capsule;
-    PpoEpoch e;
-    double rate;
-    Address a[7];
-    if (!PyArg_ParseTuple(args, "O(iiKKKKKKK)(ddddd)pd", &capsule, &e.rows, &e.batch, a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6,
-                          &e.clip_range, &e.clip_range_vf, &e.ent_coef, &e.vf_coef, &e.max_kl, &e.normalizes, &rate))
+    PyObject *capsule, *order, *objects[6], *result = NULL;
+    PpoEpoch e = {0};
+    double rate, max_norm;
+    if (!PyArg_ParseTuple(args, "OO(OOOOOO)i(dddddd)pd", &capsule, &order, objects, objects + 1, objects + 2, objects + 3, objects + 4,
+                          objects + 5, &e.batch, &e.clip_range, &e.clip_range_vf, &e.ent_coef, &e.vf_coef, &e.max_kl, &max_norm,
+                          &e.normalizes, &rate))
         return NULL;
     if (!PyCapsule_IsValid(capsule, PPO_PLAN)) return no_plan(capsule, PPO_PLAN);
     PpoPlan *plan = PyCapsule_GetPointer(capsule, PPO_PLAN);
-    e.order = (const int64_t *)(size_t)a[0];
-    e.obs = at(a[1]), e.actions = at(a[2]), e.values = at(a[3]), e.log_probs = at(a[4]), e.advantages = at(a[5]), e.returns = at(a[6]);
-    plan->adam.rate = rate;
+    plan->adam.rate = rate, plan->adam.max_norm = max_norm;
+    Arrays arrays = {.count = 0};
+    Py_buffer *rows = get_array(&arrays, order, "rows", INDICES, -1, 0);
+    if (!rows) goto end;
+    e.order = rows->buf, e.rows = (int)numbers_of(rows);
+    if (check_rows(e.order, e.rows, e.rows)) goto end;
+    static const char *const names[] = {"observations", "actions", "values", "log_probs", "advantages", "returns"};
+    const int widths[] = {plan->pi.span.inputs, plan->log_std ? plan->pi.outputs : 1, 1, 1, 1, 1};
+    const float **places[] = {&e.obs, &e.actions, &e.values, &e.log_probs, &e.advantages, &e.returns};
+    for (int i = 0; i < 6; i++) {
+        Py_buffer *view = get_array(&arrays, objects[i], names[i], FLOATS, (Py_ssize_t)e.rows * widths[i], 0);
+        if (!view) goto end;
+        *places[i] = view->buf;
+    }
     PpoLosses l = {0};
     int status;
     Py_BEGIN_ALLOW_THREADS;
     status = kernel()->ppo_epoch(plan, &e, &l);
     Py_END_ALLOW_THREADS;
-    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
-    if (status != SPAN_DONE) Py_RETURN_NONE;
-    return Py_BuildValue("(diddddddd)", l.batches, l.stopped, l.entropy_loss, l.policy_loss, l.value_loss, l.clip_fraction,
-                         l.approx_kl, l.last_kl, l.loss);
+    if (status == SPAN_NO_MEMORY) PyErr_NoMemory();
+    else if (status != SPAN_DONE) result = Py_NewRef(Py_None);
+    else
+        result = Py_BuildValue("(diddddddd)", l.batches, l.stopped, l.entropy_loss, l.policy_loss, l.value_loss, l.clip_fraction,
+                               l.approx_kl, l.last_kl, l.loss);
+end:
+    release(&arrays);
+    return result;
 }
 
-/* ppo_act(plan, B, obs, out, values) -> whether it could be done */
+/* ppo_act(plan, obs, noise, actions, values, log_probs) -> whether it could be done; the last three are written. Noise is
+ * standard normal for Gaussian actions, and exponential for choices, whose actions are whole numbers. */
 static PyObject *py_ppo_act(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *capsule;
-    int batch;
-    Address obs, out, values;
-    if (!PyArg_ParseTuple(args, "OiKKK", &capsule, &batch, &obs, &out, &values)) return NULL;
+    PyObject *capsule, *obs, *noise, *actions, *values, *log_probs, *result = NULL;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &capsule, &obs, &noise, &actions, &values, &log_probs)) return NULL;
     if (!PyCapsule_IsValid(capsule, PPO_PLAN)) return no_plan(capsule, PPO_PLAN);
-    int status = kernel()->ppo_act(PyCapsule_GetPointer(capsule, PPO_PLAN), batch, at(obs), at(out), at(values));
-    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
-    return PyBool_FromLong(status == SPAN_DONE);
+    const PpoPlan *plan = PyCapsule_GetPointer(capsule, PPO_PLAN);
+    const int n = plan->pi.outputs, is_choice = plan->log_std == NULL;
+    Arrays arrays = {.count = 0};
+    float *copy = NULL;
+    Py_buffer *v = get_array(&arrays, values, "values", FLOATS, -1, PyBUF_WRITABLE);
+    const Py_ssize_t batch = v ? numbers_of(v) : 0;
+    Py_buffer *drawn = v ? get_array(&arrays, noise, "noise", FLOATS, batch * n, 0) : NULL;
+    Py_buffer *l = drawn ? get_array(&arrays, log_probs, "log_probs", FLOATS, batch, PyBUF_WRITABLE) : NULL;
+    Py_buffer *a = l ? get_array(&arrays, actions, "actions", is_choice ? INDICES : FLOATS, batch * (is_choice ? 1 : n), PyBUF_WRITABLE) : NULL;
+    const float *x = a ? read_observations(&arrays, obs, batch, plan->pi.span.inputs, &copy) : NULL;
+    if (x) result = is_done(kernel()->ppo_act(plan, (int)batch, x, drawn->buf, a->buf, v->buf, l->buf));
+    free(copy);
+    release(&arrays);
+    return result;
+}
+
+/* ppo_values(plan, obs, values) -> whether it could be done */
+static PyObject *py_ppo_values(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *capsule, *obs, *values, *result = NULL;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &obs, &values)) return NULL;
+    if (!PyCapsule_IsValid(capsule, PPO_PLAN)) return no_plan(capsule, PPO_PLAN);
+    const PpoPlan *plan = PyCapsule_GetPointer(capsule, PPO_PLAN);
+    Arrays arrays = {.count = 0};
+    float *copy = NULL;
+    Py_buffer *v = get_array(&arrays, values, "values", FLOATS, -1, PyBUF_WRITABLE);
+    const float *x = v ? read_observations(&arrays, obs, numbers_of(v), plan->pi.span.inputs, &copy) : NULL;
+    if (x) result = is_done(kernel()->outputs(&plan->vf, (int)numbers_of(v), x, v->buf));
+    free(copy);
+    release(&arrays);
+    return result;
 }
 
 /* ---------------------------------------------------------------- an actor alone */
@@ -252,17 +389,22 @@ static PyObject *py_actor_plan(PyObject *self, PyObject *args) {
     return capsule;
 }
 
-/* actor_outputs(plan, B, obs, out) -> whether it could be done */
+/* actor_outputs(plan, obs, out) -> whether it could be done */
 static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *capsule;
-    int batch;
-    Address obs, out;
-    if (!PyArg_ParseTuple(args, "OiKK", &capsule, &batch, &obs, &out)) return NULL;
+    PyObject *capsule, *obs, *out, *result = NULL;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &obs, &out)) return NULL;
     if (!PyCapsule_IsValid(capsule, ACTOR_PLAN)) return no_plan(capsule, ACTOR_PLAN);
-    int status = kernel()->outputs(PyCapsule_GetPointer(capsule, ACTOR_PLAN), batch, at(obs), at(out));
-    if (status == SPAN_NO_MEMORY) return PyErr_NoMemory();
-    return PyBool_FromLong(status == SPAN_DONE);
+    const Networks *actor = PyCapsule_GetPointer(capsule, ACTOR_PLAN);
+    Arrays arrays = {.count = 0};
+    float *copy = NULL;
+    Py_buffer *to = get_array(&arrays, out, "outputs", FLOATS, -1, PyBUF_WRITABLE);
+    const Py_ssize_t batch = to ? numbers_of(to) / actor->outputs : 0;
+    const float *x = to ? read_observations(&arrays, obs, batch, actor->span.inputs, &copy) : NULL;
+    if (x) result = is_done(kernel()->outputs(actor, (int)batch, x, to->buf));
+    free(copy);
+    release(&arrays);
+    return result;
 }
 
 /* ---------------------------------------------------------------- what has changed */
@@ -296,7 +438,8 @@ static PyMethodDef methods[] = {
     {"ppo_epoch", py_ppo_epoch, METH_VARARGS, "The updates of one pass over a rollout."},
     {"same", py_same, METH_VARARGS, "Whether dictionaries and lists have the very same contents."},
     {"choose", py_choose, METH_VARARGS, "Choose the width of vectors."},
-    {"ppo_act", py_ppo_act, METH_VARARGS, "Outputs of the actor and the critic."},
+    {"ppo_act", py_ppo_act, METH_VARARGS, "Actions for exploration, their log-probabilities, and values."},
+    {"ppo_values", py_ppo_values, METH_VARARGS, "Outputs of the critic."},
     {"actor_plan", py_actor_plan, METH_VARARGS, "An agent's actor."},
     {"actor_outputs", py_actor_outputs, METH_VARARGS, "Outputs of an actor."},
     {NULL, NULL, 0, NULL},

@@ -73,9 +73,10 @@ static void ppo_losses(const PpoPlan *plan, const PpoEpoch *e, const int64_t *or
         float *out = s->out + (size_t)b * n, *grad = s->grad_out + (size_t)b * n;
         const float *action = e->actions + (size_t)row * (is_choice ? 1 : n);
         double own_entropy = is_choice ? log_softmax(out, n) : 0.0;
-        double log_prob = is_choice ? out[(int)*action] : log_density(out, plan->log_std, action, n);
+        /* Rounded as the rollout's: with the same parameters the ratio is 1, which matters where the clip range is 0. */
+        float log_prob = is_choice ? out[(int)*action] : (float)log_density(out, plan->log_std, action, n);
         double log_ratio = log_prob - e->log_probs[row], ratio = exp(log_ratio), advantage = s->advantage[b];
-        double bounded = ratio < 1.0 - clip ? 1.0 - clip : ratio > 1.0 + clip ? 1.0 + clip : ratio;
+        double bounded = fmin(fmax(ratio, 1.0 - clip), 1.0 + clip); /* in this order: a schedule may end below 0 */
         int is_inside = bounded == ratio || !(advantage * bounded < advantage * ratio);
         policy -= is_inside ? advantage * ratio : advantage * bounded;
         clipped += fabs(ratio - 1.0) > clip;
@@ -94,8 +95,8 @@ static void ppo_losses(const PpoPlan *plan, const PpoEpoch *e, const int64_t *or
             }
         }
         double predicted = s->value[b], moved = predicted - e->values[row];
-        int moves = clip_vf < 0.0 || fabs(moved) <= clip_vf;
-        if (!moves) predicted = e->values[row] + (moved > 0.0 ? clip_vf : -clip_vf);
+        int moves = isnan(clip_vf) || (moved >= -clip_vf && moved <= clip_vf);
+        if (!moves) predicted = e->values[row] + fmin(fmax(moved, -clip_vf), clip_vf);
         double error = predicted - e->returns[row];
         value += error * error;
         s->grad_value[b] = moves ? (float)(e->vf_coef * 2.0 * error / batch) : 0.0f;
@@ -106,7 +107,7 @@ static void ppo_losses(const PpoPlan *plan, const PpoEpoch *e, const int64_t *or
     sums->policy_loss += policy / batch, sums->value_loss += value / batch, sums->entropy_loss -= entropy / batch;
     sums->clip_fraction += clipped / batch, sums->approx_kl += kl / batch, sums->last_kl = kl / batch;
     sums->loss = (policy - e->ent_coef * entropy + e->vf_coef * value) / batch;
-    sums->stopped = e->max_kl >= 0.0 && sums->last_kl > e->max_kl;
+    sums->stopped = sums->last_kl > e->max_kl;
 }
 
 static int ppo_epoch(const PpoPlan *plan, const PpoEpoch *e, PpoLosses *sums) {
@@ -139,13 +140,35 @@ static int are_all_finite(const float *values, size_t count) {
     return 1;
 }
 
-static int ppo_act(const PpoPlan *plan, int batch, const float *obs, float *out, float *values) {
+/* Noise: (B, A); actions: (B) of int64_t for choices, else (B, A) of float. */
+static void ppo_draw(const PpoPlan *plan, int batch, float *out, const float *noise, void *actions, float *log_probs) {
+    const int n = plan->pi.outputs;
+    for (int b = 0; b < batch; b++, out += n, noise += n) {
+        if (plan->log_std) {
+            float *action = (float *)actions + (size_t)b * n;
+            for (int i = 0; i < n; i++) action[i] = out[i] + expf(plan->log_std[i]) * noise[i];
+            log_probs[b] = (float)log_density(out, plan->log_std, action, n);
+        } else { /* as torch draws: the smallest of exponential waiting times */
+            log_softmax(out, n);
+            int best = 0;
+            for (int i = 1; i < n; i++)
+                if (expf(out[i]) / noise[i] > expf(out[best]) / noise[best]) best = i;
+            ((int64_t *)actions)[b] = best;
+            log_probs[b] = out[best];
+        }
+    }
+}
+
+static int ppo_act(const PpoPlan *plan, int batch, const float *obs, const float *noise, void *actions, float *values,
+                   float *log_probs) {
     char *memory = malloc(ppo_bytes(plan, batch));
     if (!memory) return SPAN_NO_MEMORY;
     PpoScratch s = make_ppo_scratch(plan, batch, memory);
-    int status = network_forward(&plan->pi, obs, batch, out, s.pi_kept, s.arena);
+    int status = network_forward(&plan->pi, obs, batch, s.out, s.pi_kept, s.arena);
     if (status == SPAN_DONE) status = network_forward(&plan->vf, obs, batch, values, s.vf_kept, s.arena);
+    if (status == SPAN_DONE && !(are_all_finite(s.out, (size_t)batch * plan->pi.outputs) && are_all_finite(values, batch)))
+        status = SPAN_NOT_FINITE;
+    if (status == SPAN_DONE) ppo_draw(plan, batch, s.out, noise, actions, log_probs);
     free(memory);
-    if (status != SPAN_DONE) return status;
-    return are_all_finite(out, (size_t)batch * plan->pi.outputs) && are_all_finite(values, batch) ? SPAN_DONE : SPAN_NOT_FINITE;
+    return status;
 }

@@ -20,7 +20,7 @@ typedef struct { /* a parameter, its gradient, and what Adam remembers of it */
 
 typedef struct {
     double rate, beta1, beta2, epsilon, decay;
-    double max_norm; /* of all gradients together; negative for any */
+    double max_norm; /* of all gradients together; infinite for any */
 } AdamOptions;
 
 /* A stack of networks. The parameters in order:
@@ -74,9 +74,9 @@ typedef struct {
     int rows, batch;
     const int64_t *order; /* (rows): the batches take them in this order */
     const float *obs, *actions, *values, *log_probs, *advantages, *returns; /* (rows, I), (rows, A) or (rows, 1), then (rows) */
-    double clip_range, clip_range_vf; /* the latter negative for none */
+    double clip_range, clip_range_vf; /* the latter NaN for none */
     double ent_coef, vf_coef;
-    double max_kl; /* stop at a batch that is beyond; negative for never */
+    double max_kl; /* stop at a batch that is beyond; infinite for never */
     int normalizes;
 } PpoEpoch;
 
@@ -94,8 +94,9 @@ typedef struct {
     int (*sac_act)(const SacPlan *, int batch, const float *obs, const float *noise, float *actions);
     /* A pass over a rollout. With anything but SPAN_DONE the batches before were done. */
     int (*ppo_epoch)(const PpoPlan *, const PpoEpoch *, PpoLosses *);
-    /* Outputs (B, A) of the actor and (B) of the critic; SPAN_NOT_FINITE also where these are not. */
-    int (*ppo_act)(const PpoPlan *, int batch, const float *obs, float *out, float *values);
+    /* Actions drawn for B observations, whole numbers of int64_t (B) or floats (B, A), values (B) and log-probabilities (B);
+     * SPAN_NOT_FINITE also where the networks' outputs are not. */
+    int (*ppo_act)(const PpoPlan *, int batch, const float *obs, const float *noise, void *actions, float *values, float *log_probs);
     /* Outputs (C, B, O) of networks alone; of their parameters only values and sizes count. */
     int (*outputs)(const Networks *, int batch, const float *x, float *out);
 } UpdateKernel;

@@ -1,21 +1,18 @@
-"""Whatever is changed about networks and optimizers, the native update notices it before its next step."""
+"""What is changed about networks and optimizers is noticed before native code works on them again."""
 
+import copy
+
+import numpy as np
 import pytest
+import stable_baselines3
 import torch as th
+from stable_baselines3.common.callbacks import BaseCallback
 from torch import nn
 
 import sb3_span
-from tests.algorithms.twins import make_agent, needs_native, train
+from tests.algorithms.twins import assert_same, make_agent, needs_native, train
 
 pytestmark = needs_native
-
-
-class Other(nn.Linear):
-    pass
-
-
-def rename(agent):
-    agent.actor.mu.__class__ = Other
 
 
 def replace_module(agent):
@@ -28,11 +25,6 @@ def replace_parameter(agent):
 
 def move_parameter(agent):
     agent.critic_target.qf1[0].bias.data = agent.critic_target.qf1[0].bias.data.clone()
-
-
-def reshape_parameter(agent):
-    weight = agent.actor.mu.weight
-    weight.data = weight.data.view(-1)
 
 
 def freeze(agent):
@@ -57,17 +49,12 @@ def hook_parameter(agent):
 
 def hook_parameter_again(agent):
     agent.actor.mu.bias.register_hook(lambda grad: None).remove()
-    agent._native.prepare()
-    assert agent._native.is_ready()
+    assert agent._ready_plan() is agent._plan and agent._plan.holds(agent)
     agent.actor.mu.bias.register_hook(lambda grad: None)
 
 
 def hook_optimizer(agent):
     agent.actor.optimizer.register_step_pre_hook(lambda *_: None)
-
-
-def replace_forward(agent):
-    agent.actor.mu.forward = lambda x: x
 
 
 def replace_list(agent):
@@ -99,14 +86,6 @@ def set_betas(agent):
     agent.actor.optimizer.param_groups[0]["betas"] = (0.5, 0.9)
 
 
-def set_tau(agent):
-    agent.tau = 0.5
-
-
-def set_target_entropy(agent):
-    agent.target_entropy = -7.0
-
-
 def replace_coefficient(agent):
     agent.log_ent_coef = agent.log_ent_coef.detach().clone().requires_grad_(True)
 
@@ -124,10 +103,9 @@ def replace_target(agent):
 
 
 CHANGES = [
-    rename, replace_module, replace_parameter, move_parameter, reshape_parameter, freeze, forget_gradient, replace_gradient,
-    hook_module, hook_parameter, hook_parameter_again, hook_optimizer, replace_forward, replace_list, replace_optimizer,
-    replace_state, load_state, add_group, add_parameter, set_betas, set_tau, set_target_entropy, replace_coefficient,
-    freeze_coefficient, hook_coefficient, replace_target,
+    replace_module, replace_parameter, move_parameter, freeze, forget_gradient, replace_gradient, hook_module, hook_parameter,
+    hook_parameter_again, hook_optimizer, replace_list, replace_optimizer, replace_state, load_state, add_group, add_parameter,
+    set_betas, replace_coefficient, freeze_coefficient, hook_coefficient, replace_target,
 ]  # fmt: skip
 
 
@@ -135,9 +113,9 @@ CHANGES = [
 def test_changes_are_noticed(change):
     agent = train(make_agent(sb3_span.SAC, network="mlp"), 30)
     agent.train(1, 8)
-    assert agent._native.is_ready(), "an update is no change"
+    assert agent._plan.holds(agent), "an update is no change"
     change(agent)
-    assert not agent._native.is_ready()
+    assert not agent._plan.holds(agent)
 
 
 @pytest.mark.parametrize("network", ["span", "mlp"])
@@ -145,15 +123,52 @@ def test_changes_are_noticed(change):
 def test_training_is_no_change(name, network):
     """Otherwise every step would take the long way."""
     agent = train(make_agent(getattr(sb3_span, name), network=network), 96)
-    plan = agent._native.plan
+    plan = agent._plan
     train(agent, 96)
     assert plan is not None
-    assert agent._native.plan is plan
+    assert agent._plan is plan
 
 
 def test_a_falling_rate_is_no_change():
     agent = train(make_agent(sb3_span.SAC, learning_rate=lambda left: 1e-3 * left), 30)
-    plan = agent._native.plan
+    plan = agent._plan
     train(agent, 20)
     assert plan is not None
-    assert agent._native.plan is plan
+    assert agent._plan is plan
+
+
+class _Sets(BaseCallback):
+    """What somebody may set while an agent learns."""
+
+    def _on_step(self) -> bool:
+        self.model.tau = self.model.gamma = 0.5
+        self.model.target_entropy = -7.0
+        self.model.vf_coef = self.model.max_grad_norm = 0.1
+        self.model.ent_coef = 0.3
+        return True
+
+
+@pytest.mark.parametrize("name", ["SAC", "PPO"])
+def test_settings_count_from_when_they_are_set(name):
+    agents = []
+    for module in (stable_baselines3, sb3_span):
+        agent = train(make_agent(getattr(module, name)), 64)
+        agents.append(agent.learn(64, callback=_Sets(), log_interval=None, reset_num_timesteps=False))
+    assert_same(*agents)
+
+
+def test_loaded_parameters_count():
+    """``set_parameters`` gives the optimizers other states."""
+    agent, other = train(make_agent(sb3_span.SAC), 40), train(make_agent(sb3_span.SAC, learning_rate=1e-2), 40)
+    agent.set_parameters(copy.deepcopy(other.get_parameters()))
+    twin = make_agent(stable_baselines3.SAC)
+    twin.set_parameters(copy.deepcopy(other.get_parameters()))
+    for one in (agent, twin):
+        one.replay_buffer = other.replay_buffer
+        one.set_logger(stable_baselines3.common.logger.configure(None, []))
+        th.manual_seed(0)
+        np.random.seed(0)
+        one._n_updates = 0
+        one.log_ent_coef.data[:] = other.log_ent_coef.data
+        one.train(3, 8)
+    assert_same(twin, agent)
