@@ -20,6 +20,7 @@ from sb3_span.diagnose.parts import find_networks
 from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.files import written_whole
+from sb3_span.policies.optimizers import optimizers_of
 from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
 from sb3_span.viewing.agents import load_agent
 from sb3_span.viewing.environments import make_envs
@@ -38,6 +39,7 @@ MEANINGS = {
     "policy_std": "standard deviation of the actions, mean",
     "policy_entropy": "entropy of the actions, mean",
     "interference": "an update's change of values outside its batch, relative to inside",
+    "interference_single": "the same for a batch of one state: how local the critic is",
     "effective_rank": "how many different features the head reads",
     "dead_features": "features that are constant over the states",
     "z_range": "share of (0, 1) that a latent dimension uses, mean",
@@ -73,6 +75,8 @@ def diagnose_agent(
         own.close()
     title = f"{type(model).__name__} on {env_name(env)}"
     _print(title, diagnosis)
+    if not all(optimizer.state for optimizer in optimizers_of(model.policy)):
+        print("The file has no optimizer states: the update is a first one, whose steps are larger than those in training.")
     if output is not None:
         save_figure(draw(title, diagnosis), output)
 
@@ -113,9 +117,9 @@ def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None 
 def _print(title: str, diagnosis: Diagnosis) -> None:
     numbers = diagnosis.numbers
     table = Table(title=f"{title}: diagnosis")
-    table.add_column("")
+    table.add_column("measure")
     table.add_column("", justify="right")
-    table.add_column("", style="dim")
+    table.add_column("what it is", style="dim")
     for name, meaning in MEANINGS.items():
         if name in numbers:
             table.add_row(name, _show(numbers[name]), meaning)
@@ -126,13 +130,17 @@ def _print(title: str, diagnosis: Diagnosis) -> None:
             if (key := f"{role}/{name}") in numbers:
                 of = f" of {n:.0f}" if name in ("effective_rank", "dead_features") else ""
                 table.add_row(key, _show(numbers[key]) + of, meaning)
+    parts_table = Table(title="One update, part by part")
+    parts_table.add_column("")
+    parts_table.add_column("gradient norm", justify="right")
+    parts_table.add_column("it alone moves the outputs by", justify="right")
     for role, parts in diagnosis.steps.items():
-        table.add_section()
+        parts_table.add_section()
         for part, step in parts.items():
-            what = f"gradient norm; updated alone it moves the {role}'s outputs by {_show(step.change)}"
-            table.add_row(f"{role}: {part}", _show(step.gradient), what)
+            parts_table.add_row(f"{role}: {part}", _show(step.gradient), _show(step.change))
     console = Console()
     console.print(table)
+    console.print(parts_table)
     for sentence in verdicts(numbers) or ["Nothing is out of line."]:
         console.print(f"- {sentence}", highlight=False, markup=False, soft_wrap=True)
 

@@ -16,7 +16,8 @@ from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.updates import Step, decisions, expected, interference, steps
 
 STATES = 1024  # that the features and latent dimensions are looked at in
-UPDATES = 4  # that interference is measured with, each on a fresh copy
+UPDATES = 4  # that interference is measured with, each on a fresh copy: batches as the agent's own
+SINGLES = 8  # and batches of one transition
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Diagnosis:
     """
     :param comparison: What the critic expected beside what came
     :param interference: How much a batch moves what is not in it, relative to what is
+    :param interference_single: The same for batches of one transition, which tell how local a network is
     :param seen: By role, what the head reads and where the inputs land in (0, 1)
     :param steps: By role and part, what one update does
     :param extras: The entropy coefficient, and how widely the policy acts, where the algorithm has them
@@ -31,6 +33,7 @@ class Diagnosis:
 
     comparison: Comparison
     interference: float
+    interference_single: float
     seen: dict[str, Seen]
     steps: dict[str, dict[str, Step]]
     extras: dict[str, float]
@@ -48,6 +51,7 @@ class Diagnosis:
             "episode_score": compared.score,
             **self.extras,
             "interference": self.interference,
+            "interference_single": self.interference_single,
         }
         for role, seen in self.seen.items():
             found[f"{role}/features"] = seen.features[0].shape[1]
@@ -84,6 +88,7 @@ def diagnose(model: BaseAlgorithm, env: VecEnv, n_episodes: int = 5, seed: int =
         comparison = compare(twin, env, n_episodes, seed, model.get_vec_normalize_env())
         states = draw(model, STATES)
         batches = [_split(model) for _ in range(UPDATES)]
+        singles = [draw(model, STATES // 4).split(1) for _ in range(SINGLES)]
         calls = {
             "critic": lambda: expected(twin, states),
             "actor": lambda: decisions(twin.policy, states.observations),
@@ -91,7 +96,8 @@ def diagnose(model: BaseAlgorithm, env: VecEnv, n_episodes: int = 5, seed: int =
         seen = {role: see(network, calls[role]) for role, network in find_networks(twin.policy).items()}
         return Diagnosis(
             comparison=comparison,
-            interference=interference(model, [pair for pair in batches if len(pair[1])]),
+            interference=interference(model, batches),
+            interference_single=interference(model, singles),
             seen=seen,
             steps=steps(model, batches[0][0]),
             extras=_extras(twin, states),

@@ -11,7 +11,6 @@ from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.viewing.figure import COLORS
 
 ROLE_COLORS = {"critic": COLORS[0], "actor": COLORS[1]}
-BINS = np.linspace(0, 1, 41)
 
 
 def draw(title: str, diagnosis: Diagnosis) -> Figure:
@@ -45,7 +44,7 @@ def _draw_returns(ax: Axes, diagnosis: Diagnosis) -> None:
 
 
 def _draw_latents(ax: Axes, diagnosis: Diagnosis) -> None:
-    ax.set_title("Where the states land in (0, 1): the middle 90 % in each latent dimension")
+    ax.set_title("Where the states land: the middle 90 % in each latent dimension")
     with_latents = {role: seen.latents for role, seen in diagnosis.seen.items() if seen.latents}
     if not with_latents:
         ax.text(0.5, 0.5, "an MLP has no latent dimensions", ha="center", va="center", color="0.4")
@@ -60,27 +59,28 @@ def _draw_latents(ax: Axes, diagnosis: Diagnosis) -> None:
         ax.plot(places, middle, "o", color="white", markersize=2.5)
         place += z.shape[1] + 2
     ax.set(ylim=(0, 1), xticks=[], xlabel="latent dimension", ylabel="z")
-    ax.legend(frameon=False, ncols=2, loc="upper right", fontsize=9)
+    for text in ax.legend(ncols=2, loc="upper right", fontsize=9, framealpha=0.9, handlelength=0.6).get_texts():
+        text.set_color(ROLE_COLORS[text.get_text()])
 
 
 def _draw_ranks(ax: Axes, diagnosis: Diagnosis) -> None:
     numbers = diagnosis.numbers
-    for i, role in enumerate(diagnosis.seen):
+    rows = []
+    for role in diagnosis.seen:
         n, rank, dead = (numbers[f"{role}/{name}"] for name in ("features", "effective_rank", "dead_features"))
+        rows.append((f"{role}: different features", rank / n, f"{rank:.1f} of {n:.0f}, {dead:.0f} dead", ROLE_COLORS[role]))
+    for name, share in (("a batch", diagnosis.interference), ("a single state", diagnosis.interference_single)):
+        rows.append((f"{name} moves the others", share, f"{share:.2f} times as far", COLORS[4]))
+    for i, (_, share, text, color) in enumerate(rows):
         ax.barh(i, 1.0, color="0.92")
-        ax.barh(i, rank / n, color=ROLE_COLORS[role])
-        ax.text(0.02, i, f"{rank:.1f} of {n:.0f}, {dead:.0f} dead", va="center", color="black", fontsize=11)
-    ax.set_yticks(range(len(diagnosis.seen)), [f"{role}'s features" for role in diagnosis.seen])
-    i = len(diagnosis.seen)
-    share = diagnosis.interference if np.isfinite(diagnosis.interference) else 0.0
-    ax.barh(i, 1.0, color="0.92")
-    ax.barh(i, min(share, 1.0), color=COLORS[4])
-    ax.text(0.02, i, f"{diagnosis.interference:.2f}: a state outside the batch moves, one inside: 1", va="center", fontsize=11)
-    ax.set_yticks([*range(i), i], [*(f"{role}'s features" for role in diagnosis.seen), "interference"])
+        ax.barh(i, min(share, 1.0) if np.isfinite(share) else 0.0, color=color)
+        ax.text(0.02, i, text, va="center", fontsize=11, bbox=dict(facecolor="white", alpha=0.8, linewidth=0, pad=2))
+    ax.set_yticks(range(len(rows)), [name for name, _, _, _ in rows])
+    ax.invert_yaxis()
     ax.set(xlim=(0, 1), xticks=[])
     ax.spines[["bottom", "left"]].set_visible(False)
     ax.tick_params(length=0)
-    ax.set_title("Different features (effective rank), and what an update disturbs")
+    ax.set_title("Effective rank of what the heads read, and interference")
 
 
 def _draw_steps(ax: Axes, diagnosis: Diagnosis) -> None:

@@ -12,7 +12,6 @@ from torch import nn
 from sb3_span.nn import SPAN
 from sb3_span.policies.networks import SPANExtractor
 
-
 # What policies of SB3 call what they know a critic by.
 CRITICS = ("value_net", "q_net", "quantile_net", "critic")
 

@@ -57,6 +57,7 @@ def draw_runs(runs: Sequence[tuple[str, Path]], title: str) -> Figure:
     _finish_values(top, labels, read)
     if has_entropy:
         axes[1, 0].set(yscale="log", ylabel="entropy coefficient")
+        axes[1, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes[-1, 0].set_xlabel("steps")
     axes[-1, 0].xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     for ax in axes[:, 0]:
@@ -75,7 +76,7 @@ def _finish_values(ax: Axes, labels: list[str], read: list[tuple[str, dict[str, 
         ax.set_yticks([*(-power for power in reversed(powers) if -power >= below), 0, *powers])
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     ax.axhline(0, color="0.75", linewidth=0.8)
-    ax.set_ylabel("discounted")
+    ax.set_ylabel("discounted sum of rewards to come")
     colors = [COLORS[i % len(COLORS)] for i in range(len(labels))]
     handles = [*(ax.plot([], [], color=color, linewidth=6)[0] for color in colors)]
     handles += [ax.plot([], [], color="0.3", linewidth=2.2)[0], ax.plot([], [], color="0.3", linestyle=(0, (3, 2)))[0]]

@@ -94,6 +94,8 @@ def interference(model: BaseAlgorithm, batches: list[tuple[Transitions, Transiti
     before = copy_agent(model)
     before.policy.set_training_mode(False)
     for batch, others in batches:
+        if len(others) == 0:
+            continue
         after = update(model, batch, with_momentum=False).twin
         inside += float((expected(after, batch) - expected(before, batch)).square().mean())
         outside += float((expected(after, others) - expected(before, others)).square().mean())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 # Beyond these a number is worth a sentence.
 OFF = 0.5  # of the return
 HIDDEN = 0.2  # of the return from a state on, behind a time limit
+WIDE = 1.5  # outside of a batch, relative to inside
 UNUSED = 0.1  # of (0, 1)
 FLAT = 0.3  # of the latent numbers
 DEAD = 0.25  # of the features
@@ -23,10 +24,10 @@ def verdicts(numbers: Mapping[str, float]) -> list[str]:
     if broken:
         return [f"Not finite: {', '.join(broken)}. The networks have diverged, or an update changes nothing."]
     found = [*_bias(numbers), *_acting(numbers)]
-    if numbers["interference"] > 1:
+    if numbers["interference"] > WIDE:
         found.append(
-            f"An update moves the critic's values outside of its batch more than inside ({numbers['interference']:.2f} times): "
-            "nothing is learned locally."
+            f"An update moves the critic's values {numbers['interference']:.2f} times as far outside of its batch as inside: "
+            "what it learns in one place, it unlearns in others."
         )
     for role in ("critic", "actor"):
         if f"{role}/features" in numbers:
@@ -43,8 +44,8 @@ def _bias(numbers: Mapping[str, float]) -> list[str]:
         found.append(f"The critics believe in {_round(value)} where {_round(came)} came: {word}estimation.")
     if numbers["unseen_tail"] > HIDDEN:
         found.append(
-            f"The time limit hides up to {100 * numbers['unseen_tail']:.0f} % of what would have come: compare value and return "
-            "with care."
+            f"The time limit hides up to {100 * numbers['unseen_tail']:.0f} % of what would have come: "
+            "compare value and return with care."
         )
     return found
 
