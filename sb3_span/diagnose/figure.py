@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sb3_span.diagnose.diagnosis import Diagnosis
-from sb3_span.diagnose.verdicts import verdicts
+from sb3_span.diagnose.verdicts import in_words, verdicts
 from sb3_span.viewing.figure import COLORS
 
 ROLE_COLORS = {"critic": COLORS[0], "actor": COLORS[1]}
@@ -40,11 +40,11 @@ def _draw_returns(ax: Axes, diagnosis: Diagnosis) -> None:
     ax.text(ends[1], ends[1], "as it came ", ha="right", va="bottom", color="0.4", fontsize=9)
     ax.set(xlabel="discounted return that came", ylabel="what the critic expected")
     numbers = diagnosis.numbers
-    ax.set_title(f"Critic and return: {numbers['value']:,.4g} expected, {numbers['return']:,.4g} came")
+    ax.set_title(f"Critic and return: {in_words(numbers['value'])} expected, {in_words(numbers['return'])} came")
 
 
 def _draw_latents(ax: Axes, diagnosis: Diagnosis) -> None:
-    ax.set_title("Where the states land: the middle 90 % in each latent dimension")
+    ax.set_title("Where the states land in (0, 1): the middle 90 %")
     with_latents = {role: seen.latents for role, seen in diagnosis.seen.items() if seen.latents}
     if not with_latents:
         ax.text(0.5, 0.5, "an MLP has no latent dimensions", ha="center", va="center", color="0.4")

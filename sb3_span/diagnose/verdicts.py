@@ -20,10 +20,9 @@ def verdicts(numbers: Mapping[str, float]) -> list[str]:
     :param numbers: Those of a diagnosis
     :return: A sentence for each that is out of line
     """
-    broken = [name for name, value in numbers.items() if not math.isfinite(value)]
-    if broken:
-        return [f"Not finite: {', '.join(broken)}. The networks have diverged, or an update changes nothing."]
     found = [*_bias(numbers), *_acting(numbers)]
+    if broken := [name for name, value in numbers.items() if not math.isfinite(value)]:
+        found.append(f"Not finite: {', '.join(broken)}. The networks have diverged, or an update changes nothing.")
     if numbers["interference"] > WIDE:
         found.append(
             f"An update moves the critic's values {numbers['interference']:.2f} times as far outside of its batch as inside: "
@@ -41,7 +40,7 @@ def _bias(numbers: Mapping[str, float]) -> list[str]:
     # Twice the spread: from a few episodes a smaller difference is no news.
     if abs(value - came) > max(OFF * abs(came), 2 * numbers["return_spread"]):
         word = "over" if value > came else "under"
-        found.append(f"The critics believe in {_round(value)} where {_round(came)} came: {word}estimation.")
+        found.append(f"The critics believe in {in_words(value)} where {in_words(came)} came: {word}estimation.")
     if numbers["unseen_tail"] > HIDDEN:
         found.append(
             f"The time limit hides up to {100 * numbers['unseen_tail']:.0f} % of what would have come: "
@@ -75,5 +74,6 @@ def _features(role: str, numbers: Mapping[str, float]) -> list[str]:
     return found
 
 
-def _round(value: float) -> str:
+def in_words(value: float) -> str:
+    """A number as one says it."""
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
