@@ -68,6 +68,8 @@ def update(model: BaseAlgorithm, batch: Transitions, with_momentum: bool = True)
     twin._n_updates = -1  # TD3 moves its actor in some of its updates only: in this one
     if isinstance(model, OnPolicyAlgorithm):
         twin.rollout_buffer, twin.n_epochs = _OnlyBatch(batch.samples), 1
+        if len(batch) == 1:  # one advantage has no spread to be divided by; PPO knows, A2C and TRPO do not
+            twin.normalize_advantage = False
         twin.train()
     else:
         twin.replay_buffer = _OnlyBatch(batch.samples)

@@ -15,6 +15,7 @@ SIZES = {
     "DQN": dict(learning_starts=20, buffer_size=400, batch_size=16),
     "PPO": dict(n_steps=32, batch_size=16, n_epochs=2),
     "A2C": dict(n_steps=16),
+    "TRPO": dict(n_steps=32, batch_size=16),
 }
 NETWORKS = {
     "SPANPolicy": dict(span_arch=dict(nmodes=3, nelems=3)),

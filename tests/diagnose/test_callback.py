@@ -6,7 +6,7 @@ import pytest
 import stable_baselines3
 import torch as th
 from gymnasium import spaces
-from sb3_contrib import TQC, MaskablePPO, RecurrentPPO
+from sb3_contrib import TQC, TRPO, MaskablePPO, RecurrentPPO
 from stable_baselines3.common.logger import configure
 
 import sb3_span
@@ -21,7 +21,8 @@ AGENTS = [
     (stable_baselines3.DQN, "CartPole-v1", {}),
     (sb3_span.PPO, "CartPole-v1", {}),
     (stable_baselines3.PPO, "Pendulum-v1", {}),
-    (stable_baselines3.A2C, "CartPole-v1", {}),
+    (stable_baselines3.A2C, "CartPole-v1", dict(normalize_advantage=True)),
+    (TRPO, "CartPole-v1", {}),
 ]
 
 
