@@ -43,6 +43,14 @@ static void through_head(const Network *n, const float *grad_out, const float *m
     }
 }
 
+/* From the gradient of one sample's bounded modes to that of the products. */
+INLINE void through_bound(const float *modes, float *grad_modes, size_t modes_pad) {
+    for (size_t m = 0; m < modes_pad; m += LANES) {
+        Vec bounded = load(modes + m);
+        store(grad_modes + m, load(grad_modes + m) * (1.0f - bounded * bounded));
+    }
+}
+
 /* Add one sample's gradient of the factors of dimension k to their K rows of coefficients, and sum up over the modes what it
  * means for z and for the scale. */
 INLINE void spread(const Taps *t, const float *rows, float *grads, size_t stride, int width, int k, const int taps,
@@ -192,6 +200,7 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
         for (size_t b = 0; b < batch; b++, z += 2 * latent_pad) {
             find_taps(&n, z, &taps, 1);
             FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, factors, before, m, pair, 1));
+            if (s->bounded) bound_modes(modes, modes_pad);
             if (s->outputs) {
                 through_head(&n, grad_out, modes, grad_modes, &sums);
                 grad_out += s->outputs;
@@ -199,6 +208,7 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
                 copy_padded(grad_modes, grad_out, 1, s->modes, modes_pad);
                 grad_out += s->modes;
             }
+            if (s->bounded) through_bound(modes, grad_modes, modes_pad);
             float *grad_z = grad_a + b * latent_pad;
             if (s->degree == SPAN_BUMPS)
                 FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 1))

@@ -320,6 +320,11 @@ INLINE void multiply(const Network *n, const Taps *t, float *modes, float *facto
     if (pair) store(modes + m + LANES, product1);
 }
 
+/* The modes of one sample as the head reads them, in their place. */
+INLINE void bound_modes(float *modes, size_t modes_pad) {
+    for (size_t m = 0; m < modes_pad; m += LANES) store(modes + m, span_tanh(load(modes + m)));
+}
+
 static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *z) {
     size_t modes_pad = span_round_up(s->modes, LANES);
     size_t z_floats = z ? 0 : (size_t)s->batch * span_round_up(s->latent, LANES);
@@ -341,6 +346,7 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
         for (int b = 0; b < s->batch; b++, at += stride) {
             find_taps(&n, at, &taps, 0);
             FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, NULL, NULL, m, pair, 0));
+            if (s->bounded) bound_modes(modes, modes_pad);
             if (!s->outputs) {
                 memcpy(out, modes, s->modes * sizeof(float));
                 out += s->modes;
