@@ -67,3 +67,13 @@ def test_an_mlp_has_its_last_hidden_layer():
     th.testing.assert_close(features, mlp[:4](x).detach())
     assert dead_features(features) == 2
     assert list(Network("critic", [mlp]).parts()) == ["layer1", "layer2", "head"]
+
+
+def test_features_are_what_the_head_reads():
+    span = SPAN(3, dict(nmodes=4, nelems=4, bounded=True), output_dim=1)
+    with th.no_grad():
+        span.coefficients *= 3
+    x = th.randn(64, 3)
+    (features,) = see(Network("critic", [span]), lambda: span(x)).features
+    assert features.abs().max() <= 1
+    th.testing.assert_close(span.head(features)[0], span(x))
