@@ -6,7 +6,8 @@ SPAN = "sb3_span/nn/native"
 SPAN_HEADERS = [f"{SPAN}/span_{name}.h" for name in ("kernel", "kernel_forward", "kernel_backward", "spline", "exp")]
 UPDATES = "sb3_span/algorithms/native"
 UPDATES_HEADERS = [
-    f"{UPDATES}/{name}.h" for name in ("arrays", "updates", "kernel_any", "networks", "adam", "sac_update", "ppo_update")
+    f"{UPDATES}/{name}.h"
+    for name in ("arrays", "updates", "kernel_any", "functions", "networks", "adam", "sac_update", "ppo_update")
 ]
 WIDTHS = ("avx512", "avx2", "baseline")
 

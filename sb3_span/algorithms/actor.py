@@ -119,14 +119,14 @@ class NativeActor:
     def _run(self, x: np.ndarray) -> np.ndarray | None:
         """
         :param x: Shape (B, I)
-        :return: Outputs of the actor, shape (B, O)
+        :return: Outputs of the actor, shape (B, O), of SAC's between -1 and 1
         """
         plan = self.plan
         if plan is None or x.shape[1] != plan.inputs or self._needs_sb3(plan):
             return None
         x = np.ascontiguousarray(x, dtype=None if x.dtype.char in "fd" else np.float32)
         out = np.empty((len(x), plan.outputs), dtype=np.float32)
-        is_done = extension.actor_outputs(plan.kernel, x, out)
+        is_done = extension.actor_outputs(plan.kernel, x, out, self._is_sac)
         return out if is_done and np.isfinite(out).all() else None
 
     def _needs_sb3(self, plan: ActorPlan) -> bool:
@@ -153,7 +153,7 @@ class NativeActor:
         if isinstance(space, spaces.Discrete):
             return out.argmax(axis=1)
         if self._is_sac:  # the second half is for exploration
-            return self.policy.unscale_action(np.tanh(out[:, : out.shape[1] // 2]).reshape(-1, *space.shape))
+            return self.policy.unscale_action(out[:, : out.shape[1] // 2].reshape(-1, *space.shape))
         return np.clip(out.reshape(-1, *space.shape), space.low, space.high)
 
 

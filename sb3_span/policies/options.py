@@ -110,8 +110,8 @@ class SPANOptions(BasePolicy):
             if name not in OF_FAMILIES:
                 raise
             raise AttributeError(
-                f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there is "
-                f'a SPAN policy for knows its own by the string "{ALIAS}"; others take their own policies with '
+                f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there "
+                f'is a SPAN policy for knows its own by the string "{ALIAS}"; others take their own policies with '
                 "features_extractor_class=SPANFeaturesExtractor."
             ) from error
 

@@ -129,9 +129,10 @@ def assert_equals_torch(net, x, kernel):
 
 @EACH_KERNEL
 @EACH_SHAPE
+@pytest.mark.parametrize("latent_dim", [None, 1])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30, -1e30])
-def test_nan_and_infinity_as_in_torch(arch, kernel, value):
-    net = SPAN(4, arch, n_stack=2, output_dim=2)
+def test_nan_and_infinity_as_in_torch(arch, kernel, value, latent_dim):
+    net = SPAN(4, {**arch, "latent_dim": latent_dim}, n_stack=2, output_dim=2)
     x = th.randn(6, 4)
     x[2, 1] = value
     assert_equals_torch(net, x, kernel)

@@ -2,7 +2,7 @@
 
 import pytest
 from sb3_contrib import QRDQN, TQC, CrossQ, RecurrentPPO
-from stable_baselines3 import DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 
 import sb3_span
@@ -113,7 +113,6 @@ def test_wrong_class_for_our_algorithms(algo, policy, right):
     "algo, policy, users",
     [
         (SAC, SPANActorCriticPolicy, "PPO, A2C"),
-        (DDPG, SPANActorCriticPolicy, "PPO, A2C"),
         (TD3, SPANPolicy, "SAC"),
         (DQN, SPANQRDQNPolicy, "QRDQN"),
         (QRDQN, SPANDQNPolicy, "DQN"),

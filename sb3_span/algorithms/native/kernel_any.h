@@ -3,6 +3,7 @@
 #include "../../nn/native/span_kernel_backward.h"
 
 #include "updates.h"
+#include "functions.h"
 #include "networks.h"
 #include "adam.h"
 #include "sac_update.h"

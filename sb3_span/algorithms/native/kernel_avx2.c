@@ -7,7 +7,7 @@
 #endif
 #define LANES 8
 #include "kernel_any.h"
-const UpdateKernel update_kernel_avx2 = {sac_update, sac_act, ppo_epoch, ppo_act, network_outputs};
+const UpdateKernel update_kernel_avx2 = {sac_update, sac_act, ppo_epoch, ppo_act, network_outputs, squash};
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -389,11 +389,12 @@ static PyObject *py_actor_plan(PyObject *self, PyObject *args) {
     return capsule;
 }
 
-/* actor_outputs(plan, obs, out) -> whether it could be done */
+/* actor_outputs(plan, obs, out, squashes) -> whether it could be done; squashed: tanh of the outputs */
 static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *capsule, *obs, *out, *result = NULL;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &obs, &out)) return NULL;
+    int squashes;
+    if (!PyArg_ParseTuple(args, "OOOp", &capsule, &obs, &out, &squashes)) return NULL;
     if (!PyCapsule_IsValid(capsule, ACTOR_PLAN)) return no_plan(capsule, ACTOR_PLAN);
     const Networks *actor = PyCapsule_GetPointer(capsule, ACTOR_PLAN);
     Arrays arrays = {.count = 0};
@@ -402,6 +403,7 @@ static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
     const Py_ssize_t batch = to ? numbers_of(to) / actor->outputs : 0;
     const float *x = to ? read_observations(&arrays, obs, batch, actor->span.inputs, &copy) : NULL;
     if (x) result = is_done(kernel()->outputs(actor, (int)batch, x, to->buf));
+    if (result == Py_True && squashes) kernel()->squash(to->buf, numbers_of(to));
     free(copy);
     release(&arrays);
     return result;

@@ -27,16 +27,10 @@ static void linear(const float *x, int stride, int inputs, const float *w, const
         }
 }
 
-/* Near zero by its series: the difference of two numbers close to 1 would lose digits. */
-INLINE Vec tanh_of(Vec v) {
-    Vec square = v * v, near = v * (1.0f - square * (1.0f / 3.0f - square * (2.0f / 15.0f)));
-    return choose(square < 0.01f, near, 2.0f / (1.0f + span_exp_minus(2.0f * v)) - 1.0f);
-}
-
 static void activate(float *values, size_t count, int tanh) {
     for (size_t i = 0; i < count; i += LANES) {
         Vec v = load(values + i);
-        store(values + i, tanh ? tanh_of(v) : choose(v <= 0.0f, fill(0.0f), v));
+        store(values + i, tanh ? span_tanh(v) : choose(v <= 0.0f, fill(0.0f), v));
     }
 }
 

@@ -2,36 +2,43 @@
 
 /* ---------------------------------------------------------------- actions of the squashed Gaussian */
 
-typedef struct { /* (B, A) each, but log_prob, which is (B) */
-    float *action, *deviation, *slope, *bounded, *moves, *log_prob;
+typedef struct { /* (B, A) each, whole vectors, but log_prob, which is (B) */
+    float *mean, *log_std, *noise, *action, *deviation, *slope, *bounded, *moves, *density, *log_prob;
 } Actions;
 
-static size_t actions_bytes(size_t batch, size_t n_actions) { return 5 * piece(batch * n_actions) + piece(batch); }
+static size_t actions_bytes(size_t batch, size_t n_actions) { return 9 * piece(batch * n_actions) + piece(batch); }
 
 static Actions make_actions(size_t batch, size_t n_actions, Arena *arena) {
     Actions a = {.log_prob = take(arena, batch)};
-    a.action = take(arena, batch * n_actions), a.deviation = take(arena, batch * n_actions);
-    a.slope = take(arena, batch * n_actions), a.bounded = take(arena, batch * n_actions);
-    a.moves = take(arena, batch * n_actions);
+    float **parts[] = {&a.mean, &a.log_std, &a.noise, &a.action, &a.deviation, &a.slope, &a.bounded, &a.moves, &a.density};
+    for (int i = 0; i < 9; i++) *parts[i] = take(arena, batch * n_actions);
     return a;
 }
 
-/* out: (B, 2A), mean and unbounded log-std side by side. */
+/* out: (B, 2A), mean and unbounded log-std side by side. The Gaussian's density is that of the noise, which is given: SB3 finds the
+ * noise again from the action, and loses digits where the mean is large. */
 static void draw(const SacPlan *plan, const float *out, const float *noise, int batch, int n_actions, Actions *a) {
     const float lowest = (float)plan->log_std_min, highest = (float)plan->log_std_max;
+    const size_t count = (size_t)batch * n_actions, padded_count = span_round_up(count, LANES);
     for (int b = 0, at = 0; b < batch; b++) {
         const float *mean = out + (size_t)b * 2 * n_actions, *unbounded = mean + n_actions;
-        float log_prob = 0.0f;
         for (int i = 0; i < n_actions; i++, at++) {
             float log_std = unbounded[i] < lowest ? lowest : unbounded[i] > highest ? highest : unbounded[i];
             a->moves[at] = log_std == unbounded[i]; /* where it is clipped it does not learn */
-            a->deviation[at] = expf(log_std) * noise[at];
-            a->action[at] = tanhf(mean[i] + a->deviation[at]);
-            a->slope[at] = 1.0f - a->action[at] * a->action[at]; /* of tanh */
-            a->bounded[at] = a->slope[at] + (float)plan->epsilon;
-            log_prob += -0.5f * noise[at] * noise[at] - log_std - HALF_LOG_2PI - logf(a->bounded[at]);
+            a->mean[at] = mean[i], a->log_std[at] = log_std, a->noise[at] = noise[at];
         }
-        a->log_prob[b] = log_prob;
+    }
+    for (size_t at = count; at < padded_count; at++) a->mean[at] = a->log_std[at] = a->noise[at] = 0.0f;
+    for (size_t at = 0; at < padded_count; at += LANES) {
+        Vec log_std = load(a->log_std + at), drawn = load(a->noise + at), deviation = exp_of(log_std) * drawn;
+        Vec action = span_tanh(load(a->mean + at) + deviation), slope = 1.0f - action * action, bounded = slope + (float)plan->epsilon;
+        store(a->deviation + at, deviation), store(a->action + at, action);
+        store(a->slope + at, slope), store(a->bounded + at, bounded);
+        store(a->density + at, -0.5f * drawn * drawn - log_std - HALF_LOG_2PI - log_of(bounded));
+    }
+    for (int b = 0, at = 0; b < batch; b++) {
+        a->log_prob[b] = 0.0f;
+        for (int i = 0; i < n_actions; i++, at++) a->log_prob[b] += a->density[at];
     }
 }
 

@@ -99,6 +99,8 @@ typedef struct {
     int (*ppo_act)(const PpoPlan *, int batch, const float *obs, const float *noise, void *actions, float *values, float *log_probs);
     /* Outputs (C, B, O) of networks alone; of their parameters only values and sizes count. */
     int (*outputs)(const Networks *, int batch, const float *x, float *out);
+    /* tanh of so many values, in their place. */
+    void (*squash)(float *values, size_t count);
 } UpdateKernel;
 
 #if defined(__x86_64__)

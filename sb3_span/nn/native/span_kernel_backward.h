@@ -3,7 +3,7 @@
 typedef struct { /* one network's gradients while they are summed over the batch, padded as its parameters are */
     float *w_pre;  /* (D, inputs_pad) */
     float *b_pre;  /* (latent_pad) */
-    float *scale;  /* (latent_pad) */
+    float *scale;  /* (latent_pad, LANES): over the modes they are summed up at the end */
     float *coef;   /* (D, N, modes_pad) */
     float *head_w; /* (O, modes_pad) */
     float *head_b; /* (O) */
@@ -13,7 +13,7 @@ typedef struct { /* one network's gradients while they are summed over the batch
 
 static size_t sums_bytes(const SpanShape *s) {
     size_t latent = span_round_up(s->latent, LANES), modes = span_round_up(s->modes, LANES);
-    return piece(s->latent * span_round_up(s->inputs, LANES)) + 2 * piece(latent) +
+    return piece(s->latent * span_round_up(s->inputs, LANES)) + piece(latent) + piece(latent * LANES) +
            piece((size_t)s->latent * s->basis * modes) + piece((size_t)s->outputs * modes) + piece(s->outputs) +
            piece(modes);
 }
@@ -21,7 +21,7 @@ static size_t sums_bytes(const SpanShape *s) {
 static Sums make_sums(const Network *n, Arena *arena) {
     Sums sums = {.w_pre = take(arena, (size_t)n->latent * n->inputs_pad)};
     sums.b_pre = take(arena, n->latent_pad);
-    sums.scale = take(arena, n->latent_pad);
+    sums.scale = take(arena, (size_t)n->latent_pad * LANES);
     sums.coef = take(arena, (size_t)n->latent * n->basis * n->modes_pad);
     sums.head_w = take(arena, (size_t)n->outputs * n->modes_pad);
     sums.head_b = take(arena, n->outputs);
@@ -51,33 +51,33 @@ INLINE void through_bound(const float *modes, float *grad_modes, size_t modes_pa
     }
 }
 
-/* Add one sample's gradient of the factors of dimension k to their K rows of coefficients, and sum up over the modes what it
- * means for z and for the scale. */
+/* One sample's gradient of the factors of dimension k: what it means for z and for the scale, mode by mode, and where the
+ * parameters learn it is added to their K rows of coefficients. */
 INLINE void spread(const Taps *t, const float *rows, float *grads, size_t stride, int width, int k, const int taps,
-                   const int pair, const int bumps, Vec grad0, Vec grad1, float *grad_z, float *grad_scale) {
-    Vec by_z = fill(0.0f), by_scale = fill(0.0f);
+                   const int pair, const int bumps, const int learns, Vec grad0, Vec grad1, Vec *by_z, Vec *by_scale) {
     for (int i = 0; i < taps; i++) {
-        float *into = grads + i * stride, value = t->value[i * width + k];
         Vec weighted = load(rows + i * stride) * grad0;
+        if (pair) weighted += load(rows + i * stride + LANES) * grad1;
+        *by_z += t->by_z[i * width + k] * weighted;
+        if (!learns) continue;
+        float *into = grads + i * stride, value = t->value[i * width + k];
         store(into, load(into) + value * grad0);
-        if (pair) {
-            weighted += load(rows + i * stride + LANES) * grad1;
-            store(into + LANES, load(into + LANES) + value * grad1);
-        }
-        by_z += t->by_z[i * width + k] * weighted;
-        if (bumps) by_scale += t->by_scale[i * width + k] * weighted;
+        if (pair) store(into + LANES, load(into + LANES) + value * grad1);
+        if (bumps) *by_scale += t->by_scale[i * width + k] * weighted;
     }
-    *grad_z += sum_lanes(by_z);
-    if (bumps) *grad_scale += sum_lanes(by_scale);
 }
 
-/* From the gradient of one sample's modes to those of the coefficients, of z and of the scales. */
-INLINE void through_splines(const Network *n, const Taps *t, const float *factors, const float *before, const float *grad_modes,
-                            float *grad_z, Sums *sums, int m, const int pair, const int bumps) {
+/* From the gradient of one sample's modes to those of the coefficients and the scales, and of z: (latent_pad, LANES), to be
+ * summed up over the modes. */
+INLINE void through_splines(const Network *n, const Taps *t, const float *modes, const float *factors, const float *before,
+                            const float *grad_modes, float *grad_z, Sums *sums, int m, const int taps, const int pair,
+                            const int bumps, const int learns) {
     const int width = n->latent_pad, stride = n->modes_pad;
     /* The gradient of the modes times the factors that were passed already. */
     Vec behind0 = load(grad_modes + m), behind1 = pair ? load(grad_modes + m + LANES) : behind0;
+    Vec mode0 = load(modes + m), mode1 = pair ? load(modes + m + LANES) : mode0;
     Ints spoilt0 = (Ints)load(sums->spoilt + m), spoilt1 = pair ? (Ints)load(sums->spoilt + m + LANES) : spoilt0;
+    spoilt0 |= mode0 != mode0, spoilt1 |= mode1 != mode1; /* a NaN: with one dimension no other factor's gradient has it */
     for (int k = n->latent - 1; k >= 0; k--) {
         const size_t at = (size_t)k * stride + m, row = row_of(n, t, k) + m;
         Vec grad0 = load(before + at) * behind0, grad1 = grad0;
@@ -86,17 +86,21 @@ INLINE void through_splines(const Network *n, const Taps *t, const float *factor
         spoilt0 |= not_finite(grad0);
         if (pair) spoilt1 |= not_finite(grad1);
         const float *rows = n->coef + row;
-        float *grads = sums->coef + row, *grad_scale = sums->scale + k;
-        const int taps = n->dim_taps[k];
-        if (taps == 3)
-            spread(t, rows, grads, stride, width, k, 3, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
-        else if (taps == 4)
-            spread(t, rows, grads, stride, width, k, 4, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
-        else
-            spread(t, rows, grads, stride, width, k, taps, pair, bumps, grad0, grad1, grad_z + k, grad_scale);
+        float *grads = sums->coef + row, *to_z = grad_z + k * LANES, *to_scale = sums->scale + k * LANES;
+        Vec by_z = m ? load(to_z) : fill(0.0f), by_scale = bumps && learns ? load(to_scale) : by_z;
+        spread(t, rows, grads, stride, width, k, taps, pair, bumps, learns, grad0, grad1, &by_z, &by_scale);
+        store(to_z, by_z);
+        if (bumps && learns) store(to_scale, by_scale);
     }
     store(sums->spoilt + m, (Vec)spoilt0);
     if (pair) store(sums->spoilt + m + LANES, (Vec)spoilt1);
+}
+
+/* Whether a sample's outputs have no gradient, as those of the critic that is not the lower one. */
+INLINE int is_zero(const float *grad_out, int count) {
+    for (int i = 0; i < count; i++)
+        if (grad_out[i] != 0.0f) return 0;
+    return 1;
 }
 
 /* into += grad^T x, the gradient of a linear layer's weights. grad: (B, width), of which `rows` columns count; x: (B, inputs) and
@@ -158,7 +162,8 @@ static void write_sums(const Network *n, const Sums *sums, const SpanGradients *
     size_t latent = n->latent, rows = latent * n->basis, outputs = n->outputs;
     copy_unpadded(grad->w_pre + c * latent * n->inputs, sums->w_pre, latent, n->inputs, n->inputs_pad);
     memcpy(grad->b_pre + c * latent, sums->b_pre, latent * sizeof(float));
-    if (n->degree == SPAN_BUMPS) memcpy(grad->scale + c * latent, sums->scale, latent * sizeof(float));
+    if (n->degree == SPAN_BUMPS)
+        for (size_t k = 0; k < latent; k++) grad->scale[c * latent + k] = sum_lanes(load(sums->scale + k * LANES));
     /* The zeros of the basis are never multiplied here. In torch they are, and 0 times NaN is NaN: all rows are spoilt. */
     float *coef = grad->coef + c * rows * n->modes;
     for (size_t r = 0; r < rows; r++)
@@ -173,7 +178,7 @@ static size_t scratch(const SpanShape *s) {
     size_t batch = s->batch, modes = span_round_up(s->modes, LANES);
     size_t latent = span_round_up(s->latent, LANES), inputs = span_round_up(s->inputs, LANES);
     return network_bytes(s) + taps_bytes(s) + sums_bytes(s) + 2 * piece(modes) + 2 * piece(s->latent * modes) +
-           piece(batch * latent) + 2 * piece(batch * inputs) + 64;
+           piece(latent * LANES) + piece(batch * latent) + 2 * piece(batch * inputs) + 64;
 }
 
 static int backward(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, const SpanGradients *grad) {
@@ -183,11 +188,11 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Network n = make_network(s, &arena);
-    Taps taps = make_taps(s, &arena, 1);
+    Taps found = make_taps(s, &arena, 1);
     Sums sums = make_sums(&n, &arena);
     float *modes = take(&arena, modes_pad), *grad_modes = take(&arena, modes_pad);
     float *factors = take(&arena, s->latent * modes_pad), *before = take(&arena, s->latent * modes_pad);
-    float *grad_a = take(&arena, batch * latent_pad);
+    float *by_mode = take(&arena, latent_pad * LANES), *grad_a = take(&arena, batch * latent_pad);
     float *x = take(&arena, batch * inputs_pad), *grad_x = take(&arena, batch * inputs_pad);
 
     if (grad->w_pre) copy_padded(x, in->x, batch, s->inputs, inputs_pad);
@@ -197,23 +202,30 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
         if (!load_network(&n, in, c, grad->x != NULL)) status = SPAN_NOT_FINITE;
         memset(grad_a, 0, batch * latent_pad * sizeof(float));
         memset(sums.w_pre, 0, sums.floats * sizeof(float));
+        memset(by_mode, 0, latent_pad * LANES * sizeof(float));
         for (size_t b = 0; b < batch; b++, z += 2 * latent_pad) {
-            find_taps(&n, z, &taps, 1);
-            FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, factors, before, m, pair, 1));
+            const float *own = grad_out;
+            grad_out += s->outputs ? s->outputs : s->modes;
+            if (!grad->w_pre && is_zero(own, (int)(grad_out - own))) continue;
+            find_taps(&n, z, &found, 1);
+            FOR_MODES(&n, multiply(&n, &found, modes, factors, before, m, taps, pair, 1));
             if (s->bounded) bound_modes(modes, modes_pad);
-            if (s->outputs) {
-                through_head(&n, grad_out, modes, grad_modes, &sums);
-                grad_out += s->outputs;
-            } else {
-                copy_padded(grad_modes, grad_out, 1, s->modes, modes_pad);
-                grad_out += s->modes;
-            }
-            if (s->bounded) through_bound(modes, grad_modes, modes_pad);
-            float *grad_z = grad_a + b * latent_pad;
-            if (s->degree == SPAN_BUMPS)
-                FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 1))
+            if (s->outputs)
+                through_head(&n, own, modes, grad_modes, &sums);
             else
-                FOR_PAIRS(n.modes_pad, through_splines(&n, &taps, factors, before, grad_modes, grad_z, &sums, m, pair, 0))
+                copy_padded(grad_modes, own, 1, s->modes, modes_pad);
+            if (s->bounded) through_bound(modes, grad_modes, modes_pad);
+#define THROUGH(bumps, learns) \
+    FOR_MODES(&n, through_splines(&n, &found, modes, factors, before, grad_modes, by_mode, &sums, m, taps, pair, bumps, learns))
+            if (s->degree == SPAN_BUMPS && grad->w_pre)
+                THROUGH(1, 1)
+            else if (s->degree == SPAN_BUMPS)
+                THROUGH(1, 0)
+            else
+                THROUGH(0, 1)
+#undef THROUGH
+            float *grad_z = grad_a + b * latent_pad;
+            sum_rows(by_mode, n.latent_pad, grad_z);
             for (size_t k = 0; k < latent_pad; k += LANES) /* through the sigmoid */
                 store(grad_z + k, load(grad_z + k) * load(z + latent_pad + k));
         }

@@ -8,8 +8,8 @@
  *   dimension's factor is a short sum of K rows of coefficients, multiplied into the running product.
  * - Kept for the backward pass are z and its slope. It computes taps and factors again, with the products of all factors before each
  *   one; walking back it has the product of all factors behind. No division, so zero factors are nothing special.
- * - K is 3 for bumps at their initial scale and 4 once the scale has shrunk, which it does: both are compiled specially,
- *   and any other K works.
+ * - K is 3 for bumps at their initial scale and 4 once the scale has shrunk, which it does: both are compiled specially, as 2 for
+ *   B-splines of degree 1, and any other K works. It is the same for all dimensions of a network: some of the taps may be zero.
  */
 #include <float.h>
 #include <math.h>
@@ -45,12 +45,35 @@ INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~m
 /* All bits set, which read as a float is a NaN, where x is a NaN or infinite. */
 INLINE Ints not_finite(Vec x) { return ~(span_magnitude(x) <= FLT_MAX); }
 
-INLINE float sum_lanes(Vec v) {
-    typedef float Quad __attribute__((vector_size(16)));
-    Quad parts[LANES / 4], sum = {0};
+typedef float Quad __attribute__((vector_size(16)));
+typedef Quad LooseQuad __attribute__((aligned(4), may_alias));
+#if defined(__clang__)
+#define mix(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define mix(a, b, i, j, k, l) __builtin_shuffle(a, b, (int __attribute__((vector_size(16)))){i, j, k, l})
+#endif
+
+/* The sum of a vector's quarters, halves, or itself. */
+INLINE Quad fold(Vec v) {
+    Quad parts[LANES / 4], sum;
     memcpy(parts, &v, sizeof v);
-    for (int i = 0; i < LANES / 4; i++) sum += parts[i];
+    sum = parts[0];
+    for (int i = 1; i < LANES / 4; i++) sum += parts[i];
+    return sum;
+}
+
+INLINE float sum_lanes(Vec v) {
+    Quad sum = fold(v);
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* The sums of the lanes of each of `count` vectors, a multiple of four: four at a time take hardly longer than one. */
+INLINE void sum_rows(const float *rows, int count, float *sums) {
+    for (int k = 0; k < count; k += 4, rows += 4 * LANES) {
+        Quad a = fold(load(rows)), b = fold(load(rows + LANES)), c = fold(load(rows + 2 * LANES)), d = fold(load(rows + 3 * LANES));
+        Quad ab = mix(a, b, 0, 4, 1, 5) + mix(a, b, 2, 6, 3, 7), cd = mix(c, d, 0, 4, 1, 5) + mix(c, d, 2, 6, 3, 7);
+        *(LooseQuad *)(sums + k) = mix(ab, cd, 0, 1, 4, 5) + mix(ab, cd, 2, 3, 6, 7);
+    }
 }
 
 /* ---------------------------------------------------------------- one network's parameters, padded to whole vectors */
@@ -58,15 +81,13 @@ INLINE float sum_lanes(Vec v) {
 typedef struct {
     int inputs, latent, basis, modes, outputs, degree; /* I D N M O */
     int latent_pad, modes_pad, inputs_pad;             /* rounded up to vectors */
-    int taps;                                          /* the largest K of all dimensions */
+    int taps;                                          /* K, what the dimension with the most has not zero */
     float grid;                                        /* grid points a unit of z */
     float *w_pre;                                      /* (I, latent_pad): transposed */
     float *w_pre_rows;                                 /* (D, inputs_pad), backward only */
     float *b_pre;                                      /* (latent_pad) */
     float *slope;                                      /* scale / grid */
     float *reach;                                      /* half the support of a bump, in grid points */
-    float *last;                                       /* the largest first index, as a float */
-    int *dim_taps;                                     /* K of each dimension */
     float *coef;                                       /* (D, N, modes_pad) */
     float *head_w;                                     /* (O, modes_pad) */
 } Network;
@@ -87,7 +108,7 @@ static size_t piece(size_t count) { return span_round_up(count * sizeof(float), 
 static size_t network_bytes(const SpanShape *s) {
     size_t latent = span_round_up(s->latent, LANES), modes = span_round_up(s->modes, LANES);
     size_t inputs = span_round_up(s->inputs, LANES);
-    return piece(s->inputs * latent) + piece(s->latent * inputs) + 5 * piece(latent) +
+    return piece(s->inputs * latent) + piece(s->latent * inputs) + 3 * piece(latent) +
            piece((size_t)s->latent * s->basis * modes) + piece((size_t)s->outputs * modes);
 }
 
@@ -103,8 +124,6 @@ static Network make_network(const SpanShape *s, Arena *arena) {
     n.b_pre = take(arena, n.latent_pad);
     n.slope = take(arena, n.latent_pad);
     n.reach = take(arena, n.latent_pad);
-    n.last = take(arena, n.latent_pad);
-    n.dim_taps = take(arena, n.latent_pad);
     n.coef = take(arena, (size_t)n.latent * n.basis * n.modes_pad);
     n.head_w = take(arena, (size_t)n.outputs * n.modes_pad);
     return n;
@@ -118,15 +137,14 @@ static void copy_padded(float *restrict to, const float *restrict from, size_t r
 }
 
 /* How many bumps can be above zero at one point, and how far they reach: from the learned scale of a dimension. */
-static void measure_bumps(Network *n, int k, float scale) {
+static int measure_bumps(Network *n, int k, float scale) {
     float magnitude = fabsf(scale);
     /* A scale of almost nothing makes every bump reach everywhere; a NaN must not become a number of taps. */
     float reach = magnitude > 1e-6f * n->grid ? 1.5f * n->grid / magnitude : 1.5e6f;
     int taps = 2.0f * reach < (float)n->basis ? (int)ceilf(2.0f * reach) : n->basis;
     n->slope[k] = scale / n->grid;
     n->reach[k] = reach;
-    n->dim_taps[k] = taps < 1 ? 1 : taps;
-    n->last[k] = (float)(n->basis - n->dim_taps[k]);
+    return taps;
 }
 
 /* Of whole vectors. */
@@ -148,13 +166,10 @@ static int load_network(Network *n, const SpanInputs *in, int c, int for_backwar
         for (int k = n->latent; k < n->latent_pad; k++) column[k] = 0.0f;
     }
     copy_padded(n->b_pre, b_pre, 1, n->latent, n->latent_pad);
-    n->taps = 1;
-    for (int k = 0; k < n->latent_pad; k++) {
-        if (n->degree == SPAN_BUMPS)
-            measure_bumps(n, k, k < n->latent ? in->scale[(size_t)c * n->latent + k] : n->grid);
-        else
-            n->dim_taps[k] = n->degree + 1;
-        if (n->dim_taps[k] > n->taps) n->taps = n->dim_taps[k];
+    n->taps = n->degree == SPAN_BUMPS ? 1 : n->degree + 1;
+    for (int k = 0; k < n->latent_pad && n->degree == SPAN_BUMPS; k++) {
+        int taps = measure_bumps(n, k, k < n->latent ? in->scale[(size_t)c * n->latent + k] : n->grid);
+        if (taps > n->taps) n->taps = taps;
     }
     size_t rows = (size_t)n->latent * n->basis;
     copy_padded(n->coef, in->coef + c * rows * n->modes, rows, n->modes, n->modes_pad);
@@ -228,9 +243,10 @@ static Taps make_taps(const SpanShape *s, Arena *arena, int for_backward) {
 INLINE void find_bumps(const Network *n, const float *z, const Taps *t, const int taps, const int for_backward) {
     const int width = n->latent_pad;
     const float grid = n->grid, step = 1.0f / grid;
+    const Vec last = fill((float)(n->basis - taps)); /* the largest first index: the same K rows fit in everywhere */
     for (int k = 0; k < width; k += LANES) {
         Vec at_z = load(z + k), slope = load(n->slope + k);
-        Ints first = span_index(at_z * grid - load(n->reach + k) + 1.0f, load(n->last + k));
+        Ints first = span_index(at_z * grid - load(n->reach + k) + 1.0f, last);
         store_ints(t->first + k, first);
         Vec distance = span_distance(at_z, grid, first); /* to the first bump, in grid points */
         for (int i = 0; i < taps; i++, distance -= 1.0f) {
@@ -280,34 +296,36 @@ INLINE void find_taps(const Network *n, const float *z, const Taps *t, const int
 /* The coefficients that the taps of dimension k fall on: K rows of modes_pad. */
 INLINE size_t row_of(const Network *n, const Taps *t, int k) { return ((size_t)k * n->basis + t->first[k]) * n->modes_pad; }
 
-/* Modes are worked on one or two vectors at a time: `pair` is a constant wherever these functions are inlined. */
+/* Modes are worked on one or two vectors at a time, with K taps: `pair` and mostly `taps` are constants wherever these functions
+ * are inlined. */
 #define FOR_PAIRS(modes_pad, work)                                                        \
     for (int m = 0; m < (modes_pad); m += 2 * LANES) {                                    \
         if (m + LANES < (modes_pad)) { enum { pair = 1 }; work; } else { enum { pair = 0 }; work; } \
     }
+#define FOR_MODES(n, work)                                                 \
+    switch ((n)->taps) {                                                   \
+        case 2: { enum { taps = 2 }; FOR_PAIRS((n)->modes_pad, work) } break; \
+        case 3: { enum { taps = 3 }; FOR_PAIRS((n)->modes_pad, work) } break; \
+        case 4: { enum { taps = 4 }; FOR_PAIRS((n)->modes_pad, work) } break; \
+        default: { const int taps = (n)->taps; FOR_PAIRS((n)->modes_pad, work) } \
+    }
 
 /* A vector of factors: for each mode a sum of K rows. */
-INLINE Vec weigh(const float *rows, size_t stride, const float *value, int width, const int taps) {
+INLINE Vec factor_of(const float *rows, size_t stride, const float *value, int width, const int taps) {
     Vec sum = value[0] * load(rows);
     for (int i = 1; i < taps; i++) sum += value[i * width] * load(rows + i * stride);
     return sum;
 }
 
-INLINE Vec factor_of(const float *rows, size_t stride, const float *value, int width, int taps) {
-    if (taps == 3) return weigh(rows, stride, value, width, 3);
-    if (taps == 4) return weigh(rows, stride, value, width, 4);
-    return weigh(rows, stride, value, width, taps);
-}
-
 /* modes[j] = the product of the factors; for the backward pass each factor is kept, and the product of those before it. */
-INLINE void multiply(const Network *n, const Taps *t, float *modes, float *factors, float *before, int m, const int pair,
-                     const int for_backward) {
+INLINE void multiply(const Network *n, const Taps *t, float *modes, float *factors, float *before, int m, const int taps,
+                     const int pair, const int for_backward) {
     const int stride = n->modes_pad, width = n->latent_pad;
     Vec product0 = fill(1.0f), product1 = product0;
     for (int k = 0; k < n->latent; k++) {
         const float *rows = n->coef + row_of(n, t, k) + m;
-        Vec factor0 = factor_of(rows, stride, t->value + k, width, n->dim_taps[k]), factor1 = factor0;
-        if (pair) factor1 = factor_of(rows + LANES, stride, t->value + k, width, n->dim_taps[k]);
+        Vec factor0 = factor_of(rows, stride, t->value + k, width, taps), factor1 = factor0;
+        if (pair) factor1 = factor_of(rows + LANES, stride, t->value + k, width, taps);
         if (for_backward) {
             size_t at = (size_t)k * stride + m;
             store(factors + at, factor0), store(before + at, product0);
@@ -332,7 +350,7 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Network n = make_network(s, &arena);
-    Taps taps = make_taps(s, &arena, 0);
+    Taps found = make_taps(s, &arena, 0);
     float *modes = take(&arena, modes_pad), *scratch_z = take(&arena, z_floats);
     int status = SPAN_DONE;
     for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
@@ -344,8 +362,8 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
         else
             preprocess(&n, in->x, s->batch, at, 0);
         for (int b = 0; b < s->batch; b++, at += stride) {
-            find_taps(&n, at, &taps, 0);
-            FOR_PAIRS(n.modes_pad, multiply(&n, &taps, modes, NULL, NULL, m, pair, 0));
+            find_taps(&n, at, &found, 0);
+            FOR_MODES(&n, multiply(&n, &found, modes, NULL, NULL, m, taps, pair, 0));
             if (s->bounded) bound_modes(modes, modes_pad);
             if (!s->outputs) {
                 memcpy(out, modes, s->modes * sizeof(float));
