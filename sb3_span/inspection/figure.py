@@ -10,8 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
 
-from sb3_span.viewing.networks import Network
-from sb3_span.viewing.slices import Slice
+from sb3_span.inspection.networks import Network
+from sb3_span.inspection.slices import Slice
 
 COLORS = ("#1b6ca8", "#c8553d", "#5a9367", "#8e6bbf", "#d9a441", "#7a7a7a")
 MOST_PANELS = 12
@@ -30,6 +30,7 @@ def draw(
     observation_names: list[str],
     action_names: list[str],
     is_discrete: bool,
+    states: str = "the states seen",
 ) -> Figure:
     """
     :param title: Above all
@@ -42,6 +43,7 @@ def draw(
     :param observation_names: One for each number of an observation
     :param action_names: One for each action
     :param is_discrete: Whether the slice's actions are probabilities
+    :param states: What to call the observations
     """
     panels = min(network.span.latent_dim, MOST_PANELS)
     rows = 1 if panels <= 4 else 2
@@ -56,8 +58,8 @@ def draw(
         for ax in axes[1:]:
             _finish_slice(ax, slice_, observations, observation_names)
         others = "; the other observations are at their medians" if len(observation_names) > 2 else ""
-        top.supxlabel(f"dots: the states seen{others}", x=0.99, ha="right", fontsize=9, color="0.4")
-    _draw_splines(bottom, network, inputs, input_names, n_modes, rows, panels)
+        top.supxlabel(f"dots: {states}{others}", x=0.99, ha="right", fontsize=9, color="0.4")
+    _draw_splines(bottom, network, inputs, input_names, n_modes, rows, panels, states)
     return figure
 
 
@@ -126,7 +128,14 @@ def _finish_slice(ax: Axes, slice_: Slice, observations: np.ndarray, names: list
 
 
 def _draw_splines(
-    figure: SubFigure, network: Network, inputs: th.Tensor, names: list[str], n_modes: int, rows: int, panels: int
+    figure: SubFigure,
+    network: Network,
+    inputs: th.Tensor,
+    names: list[str],
+    n_modes: int,
+    rows: int,
+    panels: int,
+    states: str,
 ) -> None:
     z = network.latent(inputs)  # (B, D)
     strengths = network.strengths(inputs)
@@ -151,12 +160,14 @@ def _draw_splines(
         if dim in gaps:
             empty = network.splines(grid[:, None].expand(-1, z.shape[1]))[:, dim].abs().amax(dim=1) == 0
             ax.fill_between(grid, 0, 1, where=empty.numpy(), transform=ax.get_xaxis_transform(), color="#d62728", alpha=0.2)
-        ax.set_title(f"$z_{{{dim + 1}}}$" + _mostly(network, inputs, names, dim), fontsize=10)
+        # Beside many others there is only room for one name in a line.
+        between = ", " if columns <= 4 else ",\n"
+        ax.set_title(f"$z_{{{dim + 1}}}$" + _mostly(network, inputs, names, dim, between), fontsize=10 if columns <= 4 else 9)
     for ax in axes[max(0, panels - columns) : panels]:
         ax.set_xlabel("z")
         ax.tick_params(labelbottom=True)  # also above a place that is empty
     of = f" ({panels} of {z.shape[1]} latent dimensions)" if panels < z.shape[1] else ""
-    figure.suptitle(f"Splines of {ROLES[network.role]}'s strongest modes; grey and bold: the states seen{of}", fontsize=12)
+    figure.suptitle(f"Splines of {ROLES[network.role]}'s strongest modes; grey and bold: {states}{of}", fontsize=12)
     labels = [f"mode {mode + 1} ({100 * share[mode]:.0f} %)" for mode in strongest]
     axes[0].legend(axes[0].get_lines()[: len(labels)], labels, fontsize=8, frameon=False, loc="best", handlelength=1.2)
 
@@ -181,11 +192,11 @@ def _draw_dimension(ax: Axes, grid: np.ndarray, curves: np.ndarray, z: np.ndarra
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _mostly(network: Network, inputs: th.Tensor, names: list[str], dim: int) -> str:
+def _mostly(network: Network, inputs: th.Tensor, names: list[str], dim: int, between: str) -> str:
     """The one or two inputs that move this latent dimension most."""
     if network.weight is None:
         return f": {names[dim]}"
     moves = network.weight[dim].abs() * inputs.std(dim=0)
     order = moves.argsort(descending=True).tolist()
     main = [index for index in order[:2] if moves[index] > 0.5 * moves[order[0]]]
-    return ": mostly " + ", ".join(names[index] for index in main)
+    return ": mostly " + between.join(names[index] for index in main)

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from sb3_contrib import QRDQN, TQC, MaskablePPO, RecurrentPPO
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 
-from sb3_span.viewing.slices import actions, cut, influence, values
+from sb3_span.inspection.slices import actions, cut, influence, values
 
 ALGORITHMS = {
     "CartPole-v1": [PPO, A2C, DQN, QRDQN, MaskablePPO, RecurrentPPO],

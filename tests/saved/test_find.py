@@ -1,11 +1,12 @@
 """A file is enough: the algorithm, and mostly the environment, are found out."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from sb3_span.policies.registry import supported_algorithms
-from sb3_span.trained import env_of, find_agent
-from sb3_span.viewing import load_agent
+from sb3_span.saved import env_of, find_agent, load_agent
 from tests.policies.envs import ACTIONS, OBSERVATIONS, RandomEnv
 
 
@@ -33,10 +34,11 @@ def test_the_environment_is_found(tmp_path):
 
 
 def test_short_names(tmp_path, monkeypatch):
-    folder = tmp_path / "examples" / "agents"
+    folder = tmp_path / "agents"
     folder.mkdir(parents=True)
     for name in ("CartPole-v1.zip", "LunarLander-v3.zip", "README.md"):
         (folder / name).touch()
+    monkeypatch.setattr("sb3_span.saved.find.AGENTS", folder)
     monkeypatch.chdir(tmp_path)
     assert find_agent("lunarlander").name == "LunarLander-v3.zip"
     assert find_agent("CartPole").samefile(folder / "CartPole-v1.zip")
@@ -46,13 +48,16 @@ def test_short_names(tmp_path, monkeypatch):
     assert find_agent("cartpole").samefile(tmp_path / "cartpole" / "model.zip")
     with pytest.raises(ValueError, match=r"'pong' is neither a file nor .*: choose one of \['cartpole', 'lunarlander'\]"):
         find_agent("pong")
-    monkeypatch.chdir(folder)
-    with pytest.raises(ValueError, match=r"there is no examples/agents here, as in a clone"):
-        find_agent("cartpole")
+
+
+def test_a_file_without_its_ending(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.zip").touch()
+    assert find_agent("mine") == Path("mine.zip")
 
 
 def test_other_files(tmp_path):
     path = tmp_path / "model.zip"
     path.write_text("not a zip")
-    with pytest.raises(ValueError, match=r"model.zip cannot be read as a model of Stable-Baselines3"):
+    with pytest.raises(ValueError, match=r"model.zip is not a model saved by Stable-Baselines3"):
         load_agent(path)

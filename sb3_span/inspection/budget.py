@@ -5,10 +5,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from sb3_span.inspection.environments import make_env
 from sb3_span.nn.budget import Candidate
 from sb3_span.policies.budget import NetArch, policy_sizes
 from sb3_span.policies.registry import supported_algorithms
-from sb3_span.viewing.environments import make_env
 
 # So many rows of each kind of spline: enough to choose from, on one screen.
 ROWS = {"kernel": 4, "bspline": 2}

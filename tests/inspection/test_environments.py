@@ -4,14 +4,14 @@ import gymnasium as gym
 import pytest
 from gymnasium import spaces
 
-from sb3_span.trained import env_id_in
-from sb3_span.viewing.environments import (
+from sb3_span.inspection.environments import (
     ACTIONS,
     OBSERVATIONS,
     action_names,
     make_env,
     observation_names,
 )
+from sb3_span.saved.environments import env_id_in
 
 
 @pytest.mark.parametrize("name", OBSERVATIONS)

@@ -22,7 +22,7 @@ def actions(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
     policy: Any = model.policy  # one of many classes
     if not isinstance(model.action_space, spaces.Discrete):
         return policy.predict(observations, deterministic=True)[0].reshape(len(observations), -1)
-    if not hasattr(policy, "get_distribution"):  # DQN and its kin: the greedy action
+    if not hasattr(policy, "get_distribution"):  # DQN and similar algorithms: the greedy action
         return np.eye(int(model.action_space.n))[policy.predict(observations, deterministic=True)[0]]
     with th.no_grad():
         tensor = policy.obs_to_tensor(observations)[0]

@@ -11,10 +11,10 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.evaluation import evaluate_policy
 
-from sb3_span.files import written_whole
-from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import load_agent
-from sb3_span.viewing.environments import check_spaces, make_env, make_envs
+from sb3_span.atomic_files import written_whole
+from sb3_span.inspection.environments import check_spaces, make_env, make_envs
+from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
+from sb3_span.saved.normalization import describe
 
 SEED = 2000  # no agent was trained with it
 GIF_WIDTH = 320
@@ -31,7 +31,7 @@ def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Pat
     :param vecnormalize: VecNormalize's file, if the agent was trained with one
     :return: The observations, each as soon as the environment gives it
     """
-    seen = load_vecnormalize(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
+    seen = load_statistics(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
     observation, _ = env.reset(seed=seed)
     check_spaces(model, env, env.spec.id if env.spec else "the environment")
     state, start = None, np.ones(1, dtype=bool)
@@ -102,10 +102,14 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
 def _make_drawn(env: EnvSpec | str, mode: str) -> gym.Env:
     try:
         made = make_env(env, render_mode=mode)
+    except ValueError:
+        raise
     except TypeError as error:
         if "render_mode" not in str(error):
             raise
         raise NoPictures(f"{env_name(env)} does not draw itself: it takes no render_mode.") from error
+    except Exception as error:
+        raise _cannot_draw(env_name(env), error) from error
     if mode not in (modes := made.metadata.get("render_modes", [])):
         made.close()
         raise NoPictures(f"{env_name(env)} does not draw itself as {mode}: its render modes are {modes}.")
@@ -116,11 +120,15 @@ def _render(env: gym.Env, env_id: str) -> np.ndarray:
     try:
         return np.asarray(env.render())
     except Exception as error:
-        # Drivers of all kinds raise errors of all kinds.
-        raise ValueError(
-            f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
-            "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
-        ) from error
+        raise _cannot_draw(env_id, error) from error
+
+
+def _cannot_draw(env_id: str, error: Exception) -> ValueError:
+    """Drivers of all kinds raise errors of all kinds, when they are loaded or when they draw."""
+    return ValueError(
+        f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
+        "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
+    )
 
 
 def watch(
@@ -129,11 +137,11 @@ def watch(
     """
     Show an episode of an agent, and print its return over several.
 
-    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
     :param env_id: The environment; None where the folder or the file's name tells
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies in the folder of the run
+    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
     """
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it must be at least 1. Try 20.")
@@ -154,7 +162,8 @@ def watch(
     else:
         print("There is no screen here; --gif FILE draws without one.")
     scores = returns(model, env, episodes, vecnormalize)
-    print(f"{env_name(env)}: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes")
+    score = f"return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes"
+    print(f"{env_name(env)}: {score}, {describe(vecnormalize)}")
 
 
 def _has_screen() -> bool:

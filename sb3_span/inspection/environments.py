@@ -12,7 +12,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from sb3_span.trained import env_name, load_vecnormalize, same_actions
+from sb3_span.saved import env_name, load_statistics
+from sb3_span.saved.spaces import mismatch
 
 
 def make_env(env: EnvSpec | str, **kwargs: Any) -> gym.Env:
@@ -37,7 +38,7 @@ def make_envs(model: BaseAlgorithm, env: EnvSpec | str, n_envs: int, seed: int, 
     check_spaces(model, envs, env_name(env))
     if vecnormalize is None:
         return envs
-    normalised = load_vecnormalize(vecnormalize)
+    normalised = load_statistics(vecnormalize)
     normalised.set_venv(envs)
     normalised.training = normalised.norm_reward = False
     return normalised
@@ -45,12 +46,8 @@ def make_envs(model: BaseAlgorithm, env: EnvSpec | str, n_envs: int, seed: int, 
 
 def check_spaces(model: BaseAlgorithm, env: gym.Env | VecEnv, env_id: str) -> None:
     """Refuse an environment of other observations or actions than the agent's."""
-    advice = "Name the environment that it was trained on."
-    space = env.observation_space
-    if sorted(space.shape or ()) != sorted(model.observation_space.shape or ()):  # images may have their channels first
-        raise ValueError(f"The agent observes {model.observation_space}, and {env_id} gives {space}. {advice}")
-    if not same_actions(model.action_space, env.action_space):
-        raise ValueError(f"The agent's actions are {model.action_space}, and {env_id} takes {env.action_space}. {advice}")
+    if problem := mismatch(model, env, env_id):
+        raise ValueError(f"{problem} Name the environment that it was trained on.")
 
 
 _HOPPER = ["thigh", "leg", "foot"]

@@ -1,5 +1,7 @@
 """The picture shows the network it is asked for, under the right names, and warns."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch as th
@@ -9,12 +11,12 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
-from sb3_span.viewing import NetworkWarning, plot
-from sb3_span.viewing.environments import OBSERVATIONS
+from sb3_span.inspection import NetworkWarning, plot
+from sb3_span.inspection.environments import OBSERVATIONS
 from tests.policies.envs import make
 
 # Of ten modes that have learned nothing one may well be so weak that it counts as dead.
-UNTRAINED = pytest.mark.filterwarnings("ignore::sb3_span.viewing.plotting.NetworkWarning")
+UNTRAINED = pytest.mark.filterwarnings("ignore::sb3_span.inspection.plotting.NetworkWarning")
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +75,11 @@ def test_critics_read_observations_and_actions():
 @UNTRAINED
 def test_without_an_environment():
     model = SAC("SPANPolicy", "Pendulum-v1", device="cpu", seed=0)
-    (weights, _, _), _ = axes_of(plot(model))
+    figure = plot(model)
+    (weights, _, _), _ = axes_of(figure)
     assert texts(weights.get_yticklabels()) == ["obs[0]", "obs[1]", "obs[2]"]
+    top, bottom = figure.subfigs
+    assert "random observations" in top.get_supxlabel() and "random observations" in bottom.get_suptitle()
 
 
 @pytest.mark.parametrize("preprocess", ["layernorm", "minmax", "none"])
@@ -87,9 +92,13 @@ def test_other_ways_into_the_unit_cube(preprocess):
 
 
 def test_many_dimensions():
-    model = SAC("SPANPolicy", "Hopper-v5", device="cpu", seed=0, buffer_size=10)
-    _, splines = axes_of(plot(model, network="qf"))
-    assert len(splines) == 12  # of 14
+    model = SAC("SPANPolicy", "HalfCheetah-v5", device="cpu", seed=0, buffer_size=10)
+    figure = plot(model, names=OBSERVATIONS["HalfCheetah"])
+    _, splines = axes_of(figure)
+    assert len(splines) == 12  # of 17
+    figure.canvas.draw()
+    for left, right in itertools.pairwise(splines[:6]):  # titles do not lie on each other
+        assert left.title.get_window_extent().x1 < right.title.get_window_extent().x0
 
 
 def test_warnings_come_with_the_picture(tmp_path, capsys, monkeypatch):

@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-from pathlib import Path
 from typing import ClassVar
 
 import gymnasium as gym
@@ -16,14 +15,13 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
+from sb3_span.inspection import returns
+from sb3_span.inspection.environments import make_env
+from sb3_span.inspection.plotting import _drawn, _visited
+from sb3_span.inspection.watching import play, watch
 from sb3_span.policies.budget import count_parameters
-from sb3_span.trained import AGENTS, env_of, find_vecnormalize
-from sb3_span.viewing import load_agent, returns
-from sb3_span.viewing.environments import make_env
-from sb3_span.viewing.plotting import _drawn, _visited
-from sb3_span.viewing.watching import play, watch
-
-ROOT = Path(__file__).parents[2]
+from sb3_span.saved import env_of, find_vecnormalize, load_agent
+from sb3_span.shipped import AGENTS
 
 
 @pytest.fixture
@@ -38,7 +36,10 @@ def test_gif_and_return(model, tmp_path, capsys):
     main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--gif", str(gif), "--episodes", "3"])
     frames, score = capsys.readouterr().out.splitlines()
     scores = returns(model, "CartPole-v1", 3)
-    assert score == f"CartPole-v1: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over 3 episodes"
+    assert (
+        score
+        == f"CartPole-v1: return {np.mean(scores):.1f} ± {np.std(scores):.1f} over 3 episodes, observations not normalised"
+    )
     n_frames = int(re.fullmatch(f"(\\d+) frames written to {re.escape(str(gif))}", frames)[1])
     with Image.open(gif) as image:
         assert image.width == 320
@@ -98,13 +99,24 @@ def test_what_does_not_draw_itself(model, tmp_path, capsys, monkeypatch, undrawn
     watch(agent, "Plant-v0", episodes=2)
     assert capsys.readouterr().out.splitlines() == [
         "Plant-v0 does not draw itself: it takes no render_mode.",
-        "Plant-v0: return 3.0 ± 0.0 over 2 episodes",
+        "Plant-v0: return 3.0 ± 0.0 over 2 episodes, observations not normalised",
     ]
     with pytest.raises(ValueError, match="Plant-v0 does not draw itself"):
         watch(agent, "Plant-v0", tmp_path / "plant.gif")
     with pytest.raises(ValueError, match=r"Shown-v0 does not draw itself as rgb_array: its render modes are \['human'\]"):
         watch(agent, "Shown-v0", tmp_path / "shown.gif")
     assert not list(tmp_path.glob("*.gif"))
+
+
+def test_a_driver_that_cannot_be_loaded(model, tmp_path, monkeypatch):
+    """As with MUJOCO_GL=osmesa where there is no OSMesa."""
+
+    def make(*args, **kwargs):
+        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
+
+    monkeypatch.setattr("gymnasium.make", make)
+    with pytest.raises(SystemExit, match=r"Hopper-v5 cannot be drawn here: AttributeError: .*glGetError.*MUJOCO_GL=egl"):
+        main(["watch", str(tmp_path / "model.zip"), "--env", "Hopper-v5", "--gif", str(tmp_path / "agent.gif")])
 
 
 def test_normalised_observations(tmp_path, capsys, monkeypatch):
@@ -171,7 +183,7 @@ GOOD = {
 
 @pytest.mark.parametrize("env_id", GOOD)
 def test_agents_of_the_repository(env_id):
-    path = ROOT / AGENTS / f"{env_id}.zip"
+    path = AGENTS / f"{env_id}.zip"
     assert path.stat().st_size < 60_000
     assert env_of(path) == env_id
     model = load_agent(path)

@@ -13,14 +13,15 @@ from gymnasium.envs.registration import EnvSpec
 from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_span.inspection.environments import action_names, make_envs, observation_names
+from sb3_span.inspection.figure import draw
+from sb3_span.inspection.networks import Network, find_networks
+from sb3_span.inspection.slices import Slice, actions, cut, values
+from sb3_span.inspection.watching import SEED
 from sb3_span.policies.budget import count_parameters
-from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import load_agent
-from sb3_span.viewing.environments import action_names, make_envs, observation_names
-from sb3_span.viewing.figure import draw
-from sb3_span.viewing.networks import Network, find_networks
-from sb3_span.viewing.slices import Slice, actions, cut, values
-from sb3_span.viewing.watching import SEED
+from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
+from sb3_span.saved.find import label_of
+from sb3_span.saved.normalization import describe
 
 # The states that are looked at: those of the first steps of some episodes, played at once.
 EPISODES, STEPS = 10, 300
@@ -69,10 +70,12 @@ def plot(
         raise ValueError(f"The number of modes to draw is {n_modes}; it must be at least 1. Try 3.")
     name = None if env_id is None else env_name(env_id)
     names = _observation_names(model, name, names)
+    states = "the states seen"
     if observations is None:
+        states = "random observations" if env_id is None else states
         observations = _drawn(model, vecnormalize) if env_id is None else _visited(model, env_id, vecnormalize)
 
-    normalised = vecnormalize is not None and load_vecnormalize(vecnormalize).norm_obs
+    normalised = vecnormalize is not None and load_statistics(vecnormalize).norm_obs
     doing = action_names(model.action_space, name)
     where = f" on {name}" if name else ""
     where += ", observations normalised" if normalised else ""
@@ -94,6 +97,7 @@ def plot(
             observation_names=names,
             action_names=doing,
             is_discrete=isinstance(model.action_space, spaces.Discrete),
+            states=states,
         )
 
 
@@ -114,19 +118,23 @@ def plot_file(
     """
     Draw a saved agent into a file, and print what is wrong with it.
 
-    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
     :param env_id: Its environment; None where the folder or the file's name tells, ``"none"`` to draw without one
-    :param output: The picture; by default a PNG with the name of the model or of its run's folder, in the current folder
-    :param vecnormalize: VecNormalize's file; None takes the one that lies in the folder of the run
+    :param output: The picture; None for a new PNG with the name of the model or of its run's folder, in the current folder
+    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
     :param options: As for :func:`plot`
     """
     path = find_agent(name)
-    output = output or Path(f"{Path(name).resolve().name if Path(name).is_dir() else path.stem}.png")
+    if output is None:
+        output = Path(f"{label_of(name, path)}.png")
+        if output.exists():
+            raise ValueError(f"There is a {output} already. Name another file, or this one to replace it: --output {output}")
     env = None if env_id == "none" else env_id or env_of(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", NetworkWarning)
-        figure = plot(load_agent(path), env, vecnormalize=find_vecnormalize(path, vecnormalize), **options)
+        vecnormalize = find_vecnormalize(path, vecnormalize)
+        figure = plot(load_agent(path), env, vecnormalize=vecnormalize, **options)
     for warning in caught:
         print(f"Warning: {warning.message}")
     if env is None:
@@ -135,7 +143,7 @@ def plot_file(
         figure.savefig(output, dpi=150)
     except (OSError, ValueError) as error:
         raise ValueError(f"The picture cannot be written to {output}: {error}") from error
-    print(f"Written to {output}")
+    print(f"Written to {output}, {describe(vecnormalize)}")
 
 
 def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence[str] | None) -> list[str]:
@@ -162,7 +170,7 @@ def _drawn(model: BaseAlgorithm, vecnormalize: Path | None) -> np.ndarray:
     space = model.observation_space
     space.seed(0)
     states = np.array([space.sample() for _ in range(EPISODES * STEPS)])
-    return states if vecnormalize is None else load_vecnormalize(vecnormalize).normalize_obs(states)  # type: ignore[return-value]
+    return states if vecnormalize is None else load_statistics(vecnormalize).normalize_obs(states)  # type: ignore[return-value]
 
 
 def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndarray) -> dict[th.nn.Module, th.Tensor]:
