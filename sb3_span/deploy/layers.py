@@ -154,6 +154,8 @@ def _read_span(span: SPAN, index: int = 0) -> list[Layer]:
         smallest = max(float(np.abs(slope).min()), 1e-6)
         splines = Splines(coefficients, 0, slope, min(arch.nelems, math.ceil(3 / smallest)))
     layers = [*_read_preprocess(span.preprocess, index), splines]
+    if arch.bounded:
+        layers.append(Pointwise("hyperbolic_tangent"))
     if span.head is not None:
         layers.append(Linear(_numbers(span.head.weight)[index], _numbers(span.head.bias)[index]))
     return layers

@@ -32,6 +32,8 @@ class SPANArch:
     :param slope: How steep the splines are when training starts, as straight lines: one of each mode goes through zero in the
         middle with one to two times this slope, the others have random slopes of this standard deviation, divided by the
         square root of D
+    :param bounded: Whether the modes go through tanh before the head reads them. A product of many splines can become
+        arbitrarily large where there is no data; a critic that is trained on its own predictions then runs away
     """
 
     nmodes: int = 10
@@ -41,6 +43,7 @@ class SPANArch:
     latent_dim: int | None = None
     preprocess: str = "dense"
     slope: float = 2.5
+    bounded: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("basis", self.basis, BASES)
@@ -58,6 +61,8 @@ class SPANArch:
             _check_integer("degree", self.degree, 1, "1 is piecewise linear, 2 quadratic, 3 cubic.")
         if not isinstance(self.slope, Real) or isinstance(self.slope, bool) or not 0 < self.slope < math.inf:
             raise ValueError(f"span_arch['slope'] is {self.slope!r}; it must be a positive number. Leave it out for 2.5.")
+        if not isinstance(self.bounded, bool):
+            raise ValueError(f"span_arch['bounded'] is {self.bounded!r}; it must be True or False.")
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
             if self.preprocess != "dense":
@@ -67,7 +72,7 @@ class SPANArch:
                 )
         for field in fields(self):  # Python's numbers in place of numpy's, which cannot be scripted or written to JSON
             value = getattr(self, field.name)
-            if isinstance(value, Real):
+            if isinstance(value, Real) and not isinstance(value, bool):
                 object.__setattr__(self, field.name, int(value) if isinstance(value, Integral) else float(value))
 
     @classmethod

@@ -6,6 +6,7 @@ M modes, A actions.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -27,7 +28,7 @@ class SPAN(nn.Module):
     """
     A SPAN network: from an input to its modes or, with ``output_dim``, to a linear map of them.
 
-    ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)``.
+    ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)``, and tanh of that if ``bounded``.
 
     With ``n_stack`` it is C such networks of one shape that read the same input, evaluated at once.
     Parameters have the leading axis C even when there is one network.
@@ -54,7 +55,10 @@ class SPAN(nn.Module):
         self.output_dim = output_dim = None if output_dim is None else _read_size("output_dim", output_dim)
         stack = 1 if n_stack is None else n_stack
 
-        self.native = NativeSPAN(arch, input_dim, stack, output_dim) if supports(arch) else None
+        self._set_bounded(arch.bounded)
+        # Saved with the parameters: networks saved before there was this choice are not bounded, whatever the default is now.
+        self.is_bounded: th.Tensor
+        self.register_buffer("is_bounded", th.tensor(arch.bounded))
         self.preprocess = make_preprocess(arch, input_dim, stack)
         # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
         # leaves gaps between the bumps, where whole modes are zero.
@@ -64,6 +68,18 @@ class SPAN(nn.Module):
         self.coefficients = nn.Parameter(self._first_coefficients(stack))  # (C, D, N, M)
         self.head: StackedLinear | None
         self.register_module("head", None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack))
+
+    def _set_bounded(self, bounded: bool) -> None:
+        self.arch = arch = replace(self.arch, bounded=bounded)
+        self._bounded = bounded
+        stack = 1 if self.n_stack is None else self.n_stack
+        self.native = NativeSPAN(arch, self.input_dim, stack, self.output_dim) if supports(arch) else None
+
+    def _load_from_state_dict(self, state_dict: dict[str, th.Tensor], prefix: str, *args: Any) -> None:
+        saved = state_dict.setdefault(prefix + "is_bounded", th.tensor(False))
+        if bool(saved) != self.arch.bounded:
+            self._set_bounded(bool(saved))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _first_coefficients(self, stack: int) -> th.Tensor:
         """
@@ -115,6 +131,8 @@ class SPAN(nn.Module):
         z = self.preprocess(x, only)  # (C, B, D)
         values = basis_values(z, scale, self._nelems, self._degree)  # (C, B, D, N)
         out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
+        if self._bounded:
+            out = out.tanh()
         if self.head is not None:
             out = self.head(out, only)
         return out[0] if is_single else out

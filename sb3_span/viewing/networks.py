@@ -55,7 +55,7 @@ class Network:
     def splines(self, z: th.Tensor) -> th.Tensor:
         """
         :param z: Points in the unit cube, shape (B, D)
-        :return: The spline of each dimension and mode, shape (B, D, M); the modes are its products over D
+        :return: The spline of each dimension and mode, shape (B, D, M); the modes are its products over D, or tanh of these
         """
         scale = None if self.span.scale is None else pick(self.span.scale, self.index)
         values = basis_values(z.unsqueeze(0), scale, self.span.arch.nelems, self.span.arch.degree)[0]  # (B, D, N)
@@ -69,6 +69,8 @@ class Network:
         :return: Shape (M,)
         """
         modes = self.splines(self.latent(x)).prod(dim=1)
+        if self.span.arch.bounded:
+            modes = modes.tanh()
         spread = modes.std(dim=0, correction=0)
         return spread if self.head is None else spread * self.head.norm(dim=0)
 

@@ -28,11 +28,14 @@ TOLERANCES = {name: 1e-5 if name == "sse2" else 5e-6 for name, _ in KERNELS}
 SHAPES = [
     dict(basis="kernel", nmodes=10, nelems=8),
     dict(basis="kernel", nmodes=3, nelems=2),
+    dict(basis="kernel", nmodes=9, nelems=5, bounded=True),
     dict(basis="bspline", nmodes=1, nelems=2, degree=1),
     dict(basis="bspline", nmodes=7, nelems=1, degree=2),
     dict(basis="bspline", nmodes=17, nelems=3, degree=3),
 ]
-EACH_SHAPE = pytest.mark.parametrize("arch", SHAPES, ids=lambda arch: f"{arch['basis']}-{arch.get('degree', 2)}")
+EACH_SHAPE = pytest.mark.parametrize(
+    "arch", SHAPES, ids=lambda arch: f"{arch['basis']}-{arch.get('degree', 2)}" + "-bounded" * arch.get("bounded", False)
+)
 EACH_KERNEL = pytest.mark.parametrize("kernel", range(len(KERNELS)), ids=[name for name, _ in KERNELS])
 
 

@@ -1,18 +1,7 @@
-/* tanh, exp and log of vectors of floats, as exact as the floats that they return. Comes after the kernel of sb3_span/nn/native,
- * which has the exponential function. */
+/* exp and log of vectors of floats, as exact as the floats that they return, and tanh of arrays. Comes after the kernel of
+ * sb3_span/nn/native, which has the exponential function and tanh for all. */
 
 INLINE Vec exp_of(Vec x) { return span_exp_minus(-x); }
-
-/* Near zero by a polynomial, beyond by what is missing to 1: where tanh is almost 1, its distance from 1 is what counts. */
-INLINE Vec tanh_of(Vec x) {
-    Vec a = span_magnitude(x), s = x * x;
-    Vec p = s * -5.70498872745e-3f + 2.06390887954e-2f;
-    p = p * s - 5.37397155531e-2f;
-    p = p * s + 1.33314422036e-1f;
-    p = p * s - 3.33332819422e-1f;
-    Vec far = 1.0f - 2.0f / (exp_of(2.0f * a) + 1.0f);
-    return choose(a < 0.625f, x + x * s * p, choose(x < 0.0f, -far, far));
-}
 
 /* Of normal numbers above zero: x = m 2^e, and a polynomial of m - 1 with m between sqrt(1/2) and sqrt(2). */
 INLINE Vec log_of(Vec x) {
@@ -36,8 +25,8 @@ INLINE Vec log_of(Vec x) {
 static void squash(float *values, size_t count) {
     float rest[LANES] = {0};
     size_t i = 0;
-    for (; i + LANES <= count; i += LANES) store(values + i, tanh_of(load(values + i)));
+    for (; i + LANES <= count; i += LANES) store(values + i, span_tanh(load(values + i)));
     memcpy(rest, values + i, (count - i) * sizeof(float));
-    store(rest, tanh_of(load(rest)));
+    store(rest, span_tanh(load(rest)));
     memcpy(values + i, rest, (count - i) * sizeof(float));
 }

@@ -92,7 +92,7 @@ static void linear(const float *x, int stride, int inputs, const float *w, const
 static void activate(float *values, size_t count, int tanh) {
     for (size_t i = 0; i < count; i += LANES) {
         Vec v = load(values + i);
-        store(values + i, tanh ? tanh_of(v) : choose(v <= 0.0f, fill(0.0f), v));
+        store(values + i, tanh ? span_tanh(v) : choose(v <= 0.0f, fill(0.0f), v));
     }
 }
 

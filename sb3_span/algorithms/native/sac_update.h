@@ -31,7 +31,7 @@ static void draw(const SacPlan *plan, const float *out, const float *noise, int 
     for (size_t at = count; at < padded_count; at++) a->mean[at] = a->log_std[at] = a->noise[at] = 0.0f;
     for (size_t at = 0; at < padded_count; at += LANES) {
         Vec log_std = load(a->log_std + at), drawn = load(a->noise + at), deviation = exp_of(log_std) * drawn;
-        Vec action = tanh_of(load(a->mean + at) + deviation), slope = 1.0f - action * action, bounded = slope + (float)plan->epsilon;
+        Vec action = span_tanh(load(a->mean + at) + deviation), slope = 1.0f - action * action, bounded = slope + (float)plan->epsilon;
         store(a->deviation + at, deviation), store(a->action + at, action);
         store(a->slope + at, slope), store(a->bounded + at, bounded);
         store(a->density + at, -0.5f * drawn * drawn - log_std - HALF_LOG_2PI - log_of(bounded));

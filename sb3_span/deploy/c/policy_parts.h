@@ -15,7 +15,7 @@ static float sigmoid(float x) { return 1.0f / (1.0f + span_exp_minus(x)); }
 
 static float silu(float x) { return x / (1.0f + span_exp_minus(x)); }
 
-static float hyperbolic_tangent(float x) { return 2.0f * sigmoid(2.0f * x) - 1.0f; }
+static float hyperbolic_tangent(float x) { return span_tanh(x); }
 
 /* out = weight in + bias; weight has a row for each output */
 static void linear(const float *in, int n_in, const float *weight, const float *bias, float *out, int n_out) {

@@ -1,4 +1,4 @@
-/* The exponential function, as exact as the float that it returns. For one number or a vector of numbers: who includes this
+/* The exponential function and tanh, as exact as the floats that they return. For one number or a vector of numbers: who includes this
  * file defines what span_spline.h asks for and includes that first, and one more:
  *   span_power_of_two(n)        2^n as a Real, for whole n from -127 (which gives 0) to 128 (infinity)
  */
@@ -20,6 +20,17 @@ SPAN_INLINE Real span_exp_minus(Real a) {
     y = y * r + 5.0000001201e-1f;
     y = y * r * r + r + 1.0f;
     return y * span_power_of_two(n);
+}
+
+/* tanh: near zero by a polynomial, beyond by what is missing to 1, so that its distance from 1 keeps its digits. */
+SPAN_INLINE Real span_tanh(Real x) {
+    Real a = span_magnitude(x), s = x * x;
+    Real p = s * -5.70498872745e-3f + 2.06390887954e-2f;
+    p = p * s - 5.37397155531e-2f;
+    p = p * s + 1.33314422036e-1f;
+    p = p * s - 3.33332819422e-1f;
+    Real far = 1.0f - 2.0f / (span_exp_minus(-2.0f * a) + 1.0f);
+    return span_select(a < 0.625f, x + x * s * p, span_select(x < 0.0f, -far, far));
 }
 
 #endif

@@ -13,6 +13,7 @@ enum { SPAN_BUMPS = 0 }; /* any other value of SpanShape.degree is the degree of
 typedef struct {
     int stack, batch, inputs, latent, basis, modes, outputs; /* C B I D N M O; O = 0 is a body without a head */
     int degree;                                              /* SPAN_BUMPS, or the degree of the B-splines */
+    int bounded;                                             /* whether modes go through tanh */
 } SpanShape;
 
 typedef struct {

@@ -51,6 +51,14 @@ static void through_head(const Network *n, Work *w, const float *grad_out, size_
     }
 }
 
+/* From the gradient of the modes as the head reads them to that of the products. */
+static void through_bound(const SpanShape *s, const float *modes, float *grad_modes) {
+    for (int m = 0; m < s->modes && s->bounded; m++) {
+        Vec bounded = load(modes + m * LANES);
+        store(grad_modes + m * LANES, load(grad_modes + m * LANES) * (1.0f - bounded * bounded));
+    }
+}
+
 /* Four sums over the modes: of a basis function's coefficients times the gradients of the factors. */
 INLINE void weigh_four(const float *coef, const float *grads, int modes, int first, int last, Vec *sums) {
     const float *rows[4];
@@ -190,7 +198,9 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
                 find_basis(&n, k, load(kept + k * stride + b), value + of_basis, w.by_z + of_basis, w.by_scale + of_basis, 1);
                 FOR_BASIS(n.basis, multiply(&n, k, value + of_basis, w.modes, w.factors + of_modes, w.before + of_modes, basis, 1));
             }
+            bound_modes(s, w.modes);
             through_head(&n, &w, w.grad_out + b, stride, learns);
+            through_bound(s, w.modes, w.grad_modes);
             through_splines(&n, &w, w.grad_factors + blocks * factors, kept + latent * stride + b, w.grad_a + b, stride, learns);
             blocks += learns;
             if (blocks == CHUNK || (blocks && b + LANES == stride)) {

@@ -245,6 +245,13 @@ static void start_modes(const Network *n, float *modes) {
     for (int m = 0; m < n->modes; m++) store(modes + m * LANES, fill(1.0f));
 }
 
+/* The modes of a block as the head reads them, in their place: what may be done to products of splines is done here, and undone in
+ * through_bound for their gradient. */
+static void bound_modes(const SpanShape *s, float *modes) {
+    if (s->bounded)
+        for (int m = 0; m < s->modes; m++) store(modes + m * LANES, span_tanh(load(modes + m * LANES)));
+}
+
 /* out: (O, stride), or the modes themselves without a head. */
 static void read_head(const Network *n, const float *modes, float *out, size_t stride) {
     if (!n->outputs)
@@ -280,6 +287,7 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
                 find_basis(&n, k, load(at + k * z_stride), value, NULL, NULL, 0);
                 FOR_BASIS(n.basis, multiply(&n, k, value, modes, NULL, NULL, basis, 0));
             }
+            bound_modes(s, modes);
             read_head(&n, modes, result + b, stride);
         }
         from_lanes(result, s->batch, (int)width, out + (size_t)c * s->batch * width);
