@@ -16,4 +16,6 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 html_title = f"sb3_span {release}"

@@ -66,7 +66,7 @@ def test_quickstart(tmp_path):
     assert len(lines) == 1 + 2 * 2 * 6
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/start.md"])
 def test_code_in_the_documentation(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
     assert blocks

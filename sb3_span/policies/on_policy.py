@@ -1,4 +1,4 @@
-"""SPAN for PPO, A2C and their kin."""
+"""SPAN for PPO, A2C and similar algorithms."""
 
 from typing import Any
 

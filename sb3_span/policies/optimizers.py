@@ -1,4 +1,4 @@
-"""What SB3's policies cannot ask of their optimizers: clipped gradients for SAC and its kin, and learning rates by part."""
+"""What SB3's policies cannot ask of optimizers: clipped gradients (for SAC and similar algorithms), learning rates by part."""
 
 import functools
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""(a) Steps of training and ``predict``: SPAN and the MLP of its size, in SB3's algorithms and ours; and the environment alone."""
+"""(a) Steps of training, ``predict``: SPAN and the MLP of its size, in SB3's algorithms and ours; the environment alone."""
 
 from functools import partial
 from pathlib import Path
