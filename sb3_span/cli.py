@@ -70,6 +70,30 @@ def main(arguments: list[str] | None = None) -> None:
     plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
     plot.set_defaults(run=_plot)
 
+    diagnose = commands.add_parser("diagnose", help="why an agent does not learn (loading unpickles: trusted files only)")
+    diagnose.add_argument(
+        "model",
+        nargs="?",
+        help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents",
+    )
+    diagnose.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
+    diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")
+    diagnose.add_argument("--output", type=Path, help="also a picture, PNG or PDF or SVG")
+    diagnose.add_argument(
+        "--vecnormalize",
+        type=Path,
+        metavar="FILE",
+        help="VecNormalize's statistics, or none; default: those in the run's folder",
+    )
+    diagnose.add_argument(
+        "--runs",
+        nargs="+",
+        metavar="LABEL=FILE",
+        help="no model: draw the progress.csv of runs with DiagnosticsCallback into one picture; seeds share a label",
+    )
+    diagnose.add_argument("--title", help="for --runs: the picture's title")
+    diagnose.set_defaults(run=_diagnose)
+
     watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
     _add_model(watch)
     watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
@@ -302,6 +326,19 @@ def _plot(args: argparse.Namespace) -> None:
 
     options = {"network": args.network, "names": args.names, "dims": args.slice, "n_modes": args.modes}
     plot_file(args.model, args.env, args.output, args.vecnormalize, **options)
+
+
+def _diagnose(args: argparse.Namespace) -> None:
+    if (args.model is None) != bool(args.runs):
+        raise ValueError("Name an agent to diagnose, or --runs LABEL=FILE ..., which takes none; not both.")
+    if args.runs:
+        from sb3_span.diagnose.runs import compare_runs
+
+        compare_runs(args.runs, args.output, args.title)
+    else:
+        from sb3_span.diagnose.command import diagnose_agent
+
+        diagnose_agent(args.model, args.env, args.episodes, args.output, args.vecnormalize)
 
 
 def _watch(args: argparse.Namespace) -> None:

@@ -43,15 +43,24 @@ def values(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
     tensor = policy.obs_to_tensor(observations)[0]
     if hasattr(policy, "predict_values"):
         value = policy.predict_values(tensor, *_no_memory(policy, len(observations)))[:, 0]
-    elif hasattr(policy, "q_net"):
-        value = policy.q_net(tensor).amax(dim=1)
-    elif hasattr(policy, "quantile_net"):
-        value = policy.quantile_net(tensor).mean(dim=1).amax(dim=1)
     else:
-        q_values = policy.critic(tensor, policy._predict(tensor, deterministic=True))
-        # Of twin critics the lower value, as in training; of quantiles the mean.
-        value = th.cat(q_values, dim=1).amin(dim=1) if isinstance(q_values, tuple) else q_values.mean(dim=(1, 2))
+        value = q_values(policy, tensor, policy._predict(tensor, deterministic=True))
     return value.numpy()
+
+
+def q_values(policy: Any, observations: Any, actions: th.Tensor) -> th.Tensor:
+    """
+    :param policy: That of an algorithm which learns Q-values
+    :param observations: As the policy's networks take them, B of them
+    :param actions: As the replay buffer has them, B of them
+    :return: Shape (B,)
+    """
+    if isinstance(policy.action_space, spaces.Discrete):
+        of_all = policy.q_net(observations) if hasattr(policy, "q_net") else policy.quantile_net(observations).mean(dim=1)
+        return of_all.gather(1, actions.long().reshape(-1, 1))[:, 0]
+    q = policy.critic(observations, actions)
+    # Of twin critics the lower value, as in training; of quantiles the mean.
+    return th.cat(q, dim=1).amin(dim=1) if isinstance(q, tuple) else q.mean(dim=(1, 2))
 
 
 def _no_memory(policy: BasePolicy, n_states: int) -> tuple:

@@ -55,7 +55,7 @@ def make_twins(name, steps, **options):
 
 def tensors_of(agent):
     """Everything that an update changes: parameters, targets, what Adam remembers, the entropy coefficient."""
-    tensors = dict(agent.policy.state_dict())
+    tensors = {name: tensor.float() for name, tensor in agent.policy.state_dict().items()}  # flags of SPAN's among them
     for name, optimizer in optimizers_of(agent).items():
         for index, state in optimizer.state_dict()["state"].items():
             tensors.update({f"{name} {index} {key}": value for key, value in state.items()})
