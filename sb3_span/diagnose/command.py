@@ -13,17 +13,16 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 
+from sb3_span.atomic_files import written_whole
 from sb3_span.diagnose.diagnosis import Diagnosis, diagnose
 from sb3_span.diagnose.environments import make_own_env
 from sb3_span.diagnose.figure import draw
 from sb3_span.diagnose.parts import find_networks
 from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.verdicts import verdicts
-from sb3_span.files import written_whole
+from sb3_span.inspection.environments import make_envs
 from sb3_span.policies.optimizers import optimizers_of
-from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import load_agent
-from sb3_span.viewing.environments import make_envs
+from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
 
 STEPS = 2048  # that a saved agent, which comes without its replay buffer, collects
 SEED = 2000  # no agent was trained with it
@@ -94,7 +93,7 @@ def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None 
     """
     envs = make_envs(model, env, model.n_envs, SEED, None)
     if vecnormalize is not None:
-        normalised = load_vecnormalize(vecnormalize)
+        normalised = load_statistics(vecnormalize)
         normalised.set_venv(envs)
         normalised.training = False
         envs = normalised

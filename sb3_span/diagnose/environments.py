@@ -8,8 +8,8 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from sb3_span.trained import env_name
-from sb3_span.viewing.environments import check_spaces, make_envs
+from sb3_span.inspection.environments import check_spaces, make_envs
+from sb3_span.saved import env_name
 
 ADVICE = "Give the callback one: DiagnosticsCallback(env=...), an id or an environment that is not normalised."
 

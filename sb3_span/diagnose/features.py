@@ -9,7 +9,7 @@ import torch as th
 from torch import nn
 
 from sb3_span.diagnose.parts import Network
-from sb3_span.viewing.networks import DEAD
+from sb3_span.inspection.networks import DEAD
 
 # The middle 90 % of the states tell how much of (0, 1) a latent dimension uses. Beyond these bounds the sigmoid is flat: its
 # slope is below a twelfth of the largest.

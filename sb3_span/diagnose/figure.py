@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sb3_span.diagnose.diagnosis import Diagnosis
 from sb3_span.diagnose.verdicts import in_words, verdicts
-from sb3_span.viewing.figure import COLORS
+from sb3_span.inspection.figure import COLORS
 
 ROLE_COLORS = {"critic": COLORS[0], "actor": COLORS[1]}
 

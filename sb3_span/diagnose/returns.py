@@ -8,7 +8,7 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from sb3_span.viewing.slices import q_values
+from sb3_span.inspection.slices import q_values
 
 # Of an episode that a time limit cuts, the states count after which the part that nobody saw weighs no more than this: the
 # discount to the power of the steps that were left. In episodes too short for that the first tenth counts.

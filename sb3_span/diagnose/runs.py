@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from sb3_span.diagnose.command import save_figure
-from sb3_span.viewing.figure import COLORS
+from sb3_span.inspection.figure import COLORS
 
 STEP, VALUE, RETURN, ENT_COEF = "time/total_timesteps", "diagnose/value", "diagnose/return", "diagnose/ent_coef"
 LINEAR = 100.0  # below, the axis of values is linear, beyond it logarithmic to both sides
