@@ -28,11 +28,12 @@ def test_ratios_are_those_within_a_round():
 @pytest.mark.filterwarnings("ignore")  # torch's profiler, and pykan where it is installed
 def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "ENVIRONMENTS", ("CartPole-v1", "InvertedPendulum-v5"))
+    monkeypatch.setattr(training, "VECTORISED", ("CartPole-v1", (8, 16)))
     monkeypatch.setattr(networks, "BATCHES", (8, 128))
     monkeypatch.setattr(networks, "GROWTH", {"batch": ((8, 16), networks.GROWTH["batch"][1])})
     monkeypatch.setattr(studies, "RUNS", (("CartPole-v1", "ppo", 1024, {}),))
     monkeypatch.setattr(studies, "N_EPISODES", 2)
-    names = ["critics", "growth", "machine", "memory", "predict", "training", "studies", "evaluation"]
+    names = ["critics", "growth", "machine", "memory", "predict", "training", "vectorised", "studies", "evaluation"]
     if importlib.util.find_spec("d3rlpy") is not None:
         from sb3_span.speed import offline
 
@@ -47,6 +48,7 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert [row["environment"] for row in rows] == ["CartPole-v1", "InvertedPendulum-v5"]
     assert all(float(row["ratio"]) > 0 for row in rows)
     assert all(float(row[f"{prefix}ratio"]) > 0 for row in rows for prefix in ("native_", "native_mlp_"))
+    assert all(float(row["env_us"]) > 0 for row in rows)
     assert "SPAN relative to MLP" in capsys.readouterr().out
 
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -59,9 +61,9 @@ def test_command(tmp_path, monkeypatch, capsys):
 
 
 def test_errors(tmp_path):
-    with pytest.raises(SystemExit, match=r"There is no .*span.yml. Run this in the repository's root, or name the folder"):
+    with pytest.raises(SystemExit, match=r"There is no .*span.yml. Name a folder"):
         main(["speed", "--hyperparams", str(tmp_path), "--output", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"--rounds is 1; a spread needs at least 2"):
         main(["speed", "--rounds", "1"])
-    with pytest.raises(SystemExit, match=r"--only is 'trainings'; choose out of training, predict, critics"):
+    with pytest.raises(SystemExit, match=r"--only is 'trainings'; choose out of training, vectorised, predict, critics"):
         main(["speed", "--only", "trainings", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path)])

@@ -13,15 +13,15 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from stable_baselines3.common.base_class import BaseAlgorithm
-
+from sb3_span.inspection.watching import returns
 from sb3_span.policies.budget import count_parameters
+from sb3_span.saved import find_vecnormalize, load_agent
+from sb3_span.saved.names import MODEL
 from sb3_span.saved.shared_file import save_shared
+from sb3_span.saved.statistics import load_statistics
 from sb3_span.study.plan import Run, read_plan
 from sb3_span.study.run import train
-from sb3_span.trained import MODEL, find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import load_agent
-from sb3_span.viewing.watching import returns
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 FOLDER = Path(__file__).resolve().parent
 STUDY = FOLDER.parents[1] / "zoo_configs" / "tuned.yml"
@@ -38,7 +38,7 @@ def make(run: Run, output: Path) -> tuple[BaseAlgorithm, Path]:
         train(run, Path(folder))
         model = load_agent(Path(folder, MODEL))
         statistics = find_vecnormalize(Path(folder, MODEL))
-        save_shared(model, path, None if statistics is None else load_vecnormalize(statistics), run.env)
+        save_shared(model, path, None if statistics is None else load_statistics(statistics), run.env)
     return model, path
 
 

@@ -22,7 +22,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecNormalize
 
 import sb3_span
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.policies.registry import supported_algorithms
 from sb3_span.saved.plain_spaces import space_from_data, space_to_data
 from sb3_span.saved.statistics import statistics_from_data, statistics_to_data

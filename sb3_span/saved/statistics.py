@@ -16,7 +16,7 @@ from gymnasium import spaces
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.saved.plain_spaces import KINDS, space_from_data, space_to_data
 
 NORMALIZATION, PICKLED_NORMALIZATION = "vecnormalize.npz", "vecnormalize.pkl"
@@ -39,10 +39,16 @@ def save_statistics(vecnormalize: VecNormalize, path: Path | str) -> None:
 
 def load_statistics(path: Path | str) -> VecNormalize:
     """
-    :param path: What :func:`save_statistics` or ``VecNormalize.save`` wrote
+    :param path: What :func:`save_statistics`, ``save_shared`` or ``VecNormalize.save`` wrote
     :return: For ``normalize_obs``, and for ``set_venv`` with environments
     """
     path = Path(path)
+    if path.suffix == ".safetensors":
+        from sb3_span.saved.shared_file import load_shared  # which uses this file
+
+        if (shared := load_shared(path).vecnormalize) is None:
+            raise ValueError(f"{path} has no statistics of VecNormalize.")
+        return shared
     try:
         with path.open("rb") as file:
             if zipfile.is_zipfile(file):

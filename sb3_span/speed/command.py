@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sb3_span.files import written_whole
-from sb3_span.machine import machine
+from sb3_span.atomic_files import written_whole
+from sb3_span.provenance import machine
 from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
 
-MEASUREMENTS = ("training", "predict", "critics", "growth", "memory", "studies", "evaluation", "offline")
+MEASUREMENTS = ("training", "vectorised", "predict", "critics", "growth", "memory", "studies", "evaluation", "offline")
 
 
 def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Sequence[str] | None = None) -> None:
@@ -40,9 +40,7 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Seque
         raise ValueError("--only is 'offline', which needs d3rlpy: pip install 'sb3_span[offline]'.")
     for name in ("span.yml", "mlp.yml"):
         if not (hyperparams / name).is_file():
-            raise ValueError(
-                f"There is no {hyperparams / name}. Run this in the repository's root, or name the folder with --hyperparams."
-            )
+            raise ValueError(f"There is no {hyperparams / name}. Name a folder that has it with --hyperparams.")
     output.mkdir(parents=True, exist_ok=True)
     console = Console()
     threads = th.get_num_threads()
@@ -67,7 +65,15 @@ def _measure(hyperparams: Path, rounds: int, only: Sequence[str], console: Conso
         ids = track(training.ENVIRONMENTS, "training", console=console)
         results["training"] = [training.time_training(hyperparams, env_id, rounds) for env_id in ids]
     measurements: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "predict": lambda: [training.time_predict(hyperparams, env_id, rounds) for env_id in training.PREDICTING],
+        "vectorised": lambda: [
+            training.time_training(hyperparams, training.VECTORISED[0], rounds, n_envs=n_envs)
+            for n_envs in training.VECTORISED[1]
+        ],
+        "predict": lambda: [
+            training.time_predict(hyperparams, env_id, rounds, observations)
+            for env_id in training.PREDICTING
+            for observations in training.OBSERVATIONS
+        ],
         "critics": lambda: networks.time_critics(rounds),
         "growth": lambda: networks.time_growth(rounds),
         "memory": lambda: networks.measure_memory(hyperparams),
@@ -111,7 +117,7 @@ def _ratio(row: dict[str, Any], prefix: str = "") -> str:
 
 def _tables(results: dict[str, list[dict[str, Any]]]) -> Iterator[Table]:
     """A table for each thing that was measured."""
-    if "training" in results or "predict" in results:
+    if {"training", "vectorised", "predict"} & set(results):
         yield from _agent_tables(results)
     if "critics" in results:
         yield _critics_table(results["critics"])
@@ -154,16 +160,17 @@ def _agent_tables(results: dict[str, list[dict[str, Any]]]) -> tuple[Table, Tabl
         return f"{sum(row[f'{prefix}ratio'] for row in rows) / len(rows):.2f}"
 
     sb3 = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) A step of training, or of predict. {where}")
-    native = Table(
-        "", "", "SPAN, us", "relative to SB3, MLP", "MLP, us", "relative to SB3, MLP", title="In sb3_span's PPO and SAC"
-    )
+    columns = ("environment alone, us", "SPAN, us", "relative to SB3, MLP", "MLP, us", "relative to SB3, MLP")
+    native = Table("", "", *columns, title="In sb3_span's PPO and SAC")
     for row in rows:
         _add_row(sb3, native, row, row["environment"])
     if rows:
         sb3.add_row("mean", "", "", "", mean(""))
-        native.add_row("mean", "", "", mean("native_"), "", mean("native_mlp_"))
+        native.add_row("mean", "", "", "", mean("native_"), "", mean("native_mlp_"))
+    for row in results.get("vectorised", []):
+        _add_row(sb3, native, row, f"{row['environment']}, {row['environments']} at once")
     for row in results.get("predict", []):
-        _add_row(sb3, native, row, f"{row['environment']}, predict")
+        _add_row(sb3, native, row, f"{row['environment']}, predict {row['observations']}")
     sb3.caption = "in SB3's PPO and SAC; medians over rounds, and the quartiles of the ratios within a round"
     return sb3, native
 
@@ -171,7 +178,8 @@ def _agent_tables(results: dict[str, list[dict[str, Any]]]) -> tuple[Table, Tabl
 def _add_row(sb3: Table, native: Table, row: dict[str, Any], name: str) -> None:
     sb3.add_row(name, row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
     span = (f"{row['native_span_us']:.0f}", _ratio(row, "native_"))
-    native.add_row(name, row["algorithm"], *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"))
+    alone = f"{row['env_us']:.1f}" if "env_us" in row else ""
+    native.add_row(name, row["algorithm"], alone, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"))
 
 
 def _critics_table(rows: list[dict[str, Any]]) -> Table:

@@ -38,6 +38,8 @@ def _draw_training(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
         axes.barh(
             places + shift, middle, 0.27, xerr=[middle - lower, upper - middle], color=color, error_kw=error, label=label
         )
+    alone = np.array([row["env_us"] / row["mlp_us"] for row in rows])
+    axes.barh(places, alone, 0.81, facecolor="none", edgecolor="0.2", hatch="////", linewidth=0, label="of it the environment")
     axes.axvline(1, color=RED, linewidth=2, label="MLP, SB3's algorithm")
     axes.set(xlim=(0, 1.25), xlabel="relative to the MLP of the same size in SB3's algorithm")
     axes.set_yticks(places, [row["environment"] for row in rows])

@@ -1,12 +1,15 @@
-"""(a) The time of a step in training and of ``predict``, SPAN and the MLP of the same size, in SB3's algorithms and ours."""
+"""(a) Steps of training, ``predict``: SPAN and the MLP of its size, in SB3's algorithms and ours; the environment alone."""
 
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch as th
 from stable_baselines3 import SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_span.nn import SPAN
 from sb3_span.speed.timing import Timing, take_turns
@@ -22,6 +25,8 @@ ENVIRONMENTS = (
     "Walker2d-v5",
 )
 PREDICTING = ("CartPole-v1", "Hopper-v5")
+OBSERVATIONS = (1, 64)  # at once
+VECTORISED = ("CartPole-v1", (8, 16, 32, 64))  # environments at once
 # Training shrinks the scales of the kernel basis, and four bumps are above zero then instead of three.
 DRIFT = 0.9
 
@@ -33,15 +38,16 @@ def drift_scales(module: th.nn.Module) -> None:
             part.scale.data *= DRIFT
 
 
-def make_agents(hyperparams: Path, env_id: str) -> dict[str, BaseAlgorithm]:
+def make_agents(hyperparams: Path, env_id: str, **overrides: Any) -> dict[str, BaseAlgorithm]:
     """
     SPAN and MLP in SB3's algorithm, and both in sb3_span's.
 
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param env_id: The environment
+    :param overrides: What replaces the file's settings
     """
     agents = {}
-    overrides = {"learning_starts": 200, "buffer_size": 50_000} if env_id.endswith("-v5") else {}
+    overrides = {**({"learning_starts": 200, "buffer_size": 50_000} if env_id.endswith("-v5") else {}), **overrides}
     for prefix, sb3 in (("", True), ("native_", False)):
         for method in ("span", "mlp"):
             agent = make_agent(hyperparams / f"{method}.yml", env_id, seed=0, sb3=sb3, **overrides)
@@ -50,26 +56,63 @@ def make_agents(hyperparams: Path, env_id: str) -> dict[str, BaseAlgorithm]:
     return agents
 
 
-def time_training(hyperparams: Path, env_id: str, rounds: int) -> dict[str, Any]:
+class EnvironmentAlone:
     """
+    What a step costs without learning: the environment's own ``step`` and ``reset``, with random actions.
+
+    :param env_id: The environment
+    :param n_envs: How many; one is stepped as it is, several as SB3's vectorised environment, as PPO does it
+    """
+
+    def __init__(self, env_id: str, n_envs: int) -> None:
+        self._n_envs = n_envs
+        self._env: Any = gym.make(env_id) if n_envs == 1 else make_vec_env(env_id, n_envs=n_envs, seed=0)
+        self._env.action_space.seed(0)
+        self._actions = [self._env.action_space.sample() for _ in range(1000)]
+        self._env.reset()
+
+    def step(self, steps: int) -> None:
+        """So many steps, those of all environments counted."""
+        for i in range(steps // self._n_envs):
+            action = self._actions[i % len(self._actions)]
+            if self._n_envs > 1:
+                self._env.step(np.array([action] * self._n_envs))
+            else:
+                _, _, terminated, truncated, _ = self._env.step(action)
+                if terminated or truncated:
+                    self._env.reset()
+
+
+def time_training(hyperparams: Path, env_id: str, rounds: int, **overrides: Any) -> dict[str, Any]:
+    """
+    :param overrides: What replaces the file's settings
+    :return: One row of the table; ratios are to SB3's algorithm with the MLP
+    """
+    agents = make_agents(hyperparams, env_id, **overrides)
+    n_envs = agents["span"].n_envs
+    steps = 300 if isinstance(agents["span"], SAC) else 2 * 128 * n_envs  # two rollouts of PPO
+    contenders: dict[str, Any] = {
+        name: partial(agent.learn, steps, reset_num_timesteps=False) for name, agent in agents.items()
+    }
+    contenders["env"] = partial(EnvironmentAlone(env_id, n_envs).step, steps)
+    row = _row(env_id, agents, take_turns(contenders, rounds, units=steps))
+    return {**row, "environments": n_envs, "rounds": rounds}
+
+
+def time_predict(hyperparams: Path, env_id: str, rounds: int, observations: int = 1) -> dict[str, Any]:
+    """
+    The best actions.
+
+    :param observations: For how many observations at once
     :return: One row of the table; ratios are to SB3's algorithm with the MLP
     """
     agents = make_agents(hyperparams, env_id)
-    steps = 300 if isinstance(agents["span"], SAC) else 2048  # two rollouts of PPO
-    contenders = {name: partial(agent.learn, steps, reset_num_timesteps=False) for name, agent in agents.items()}
-    return {**_row(env_id, agents, take_turns(contenders, rounds, units=steps)), "rounds": rounds}
-
-
-def time_predict(hyperparams: Path, env_id: str, rounds: int) -> dict[str, Any]:
-    """
-    The best action for one observation.
-
-    :return: One row of the table; ratios are to SB3's algorithm with the MLP
-    """
-    agents = make_agents(hyperparams, env_id)
-    observation = agents["span"].observation_space.sample()
-    contenders = {name: partial(agent.predict, observation, deterministic=True) for name, agent in agents.items()}
-    return {**_row(env_id, agents, take_turns(contenders, rounds, calls=50)), "rounds": rounds}
+    space = agents["span"].observation_space
+    seen = np.stack([space.sample() for _ in range(observations)])
+    seen = seen[0] if observations == 1 else seen
+    contenders = {name: partial(agent.predict, seen, deterministic=True) for name, agent in agents.items()}
+    row = _row(env_id, agents, take_turns(contenders, rounds, calls=50))
+    return {**row, "observations": observations, "rounds": rounds}
 
 
 def _row(env_id: str, agents: dict[str, BaseAlgorithm], timings: dict[str, Timing]) -> dict[str, Any]:

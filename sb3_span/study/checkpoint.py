@@ -29,7 +29,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wrapper
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.saved.statistics import NORMALIZATION, find_statistics, load_statistics, save_statistics
 
 # Of folders that are not whole: not yet, or no longer.

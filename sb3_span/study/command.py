@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from sqlalchemy import make_url
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 from sb3_span.study.folder import STUDY_FILE, read_stored
 from sb3_span.study.options import check_options
 from sb3_span.study.packed import PACKED, is_packed

@@ -10,7 +10,7 @@ import numpy as np
 import structlog
 import torch as th
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.offline import load_minari, make_config
 from sb3_span.offline.adroit import REFERENCE_SCORES
 from sb3_span.offline.evaluation import evaluate, make_envs

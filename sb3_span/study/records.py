@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 
 SETTINGS, EVALUATIONS, MODEL, ERROR = "run.json", "evaluations.csv", "model.zip", "error.txt"
 OFFLINE_MODEL = "model.d3"

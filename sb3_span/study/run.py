@@ -17,7 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 import sb3_span.zoo  # noqa: F401  # the Zoo's algorithms, as rl_zoo3.train has them with our policies
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.policies.budget import count_parameters
 from sb3_span.saved.statistics import NORMALIZATION, save_statistics
 from sb3_span.study.checkpoint import Checkpoints

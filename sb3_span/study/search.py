@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 from sb3_span.scores.references import expert_scores, known_environments, score_on_the_way
 from sb3_span.study.options import check_options
 from sb3_span.study.paths import differences, get_option, replace_options

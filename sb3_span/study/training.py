@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from sb3_span.files import write_text
-from sb3_span.machine import machine, versions
+from sb3_span.atomic_files import write_text
+from sb3_span.provenance import machine, versions
 from sb3_span.study.plan import Run
 from sb3_span.study.records import (
     EVALUATIONS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 from sb3_span.study.queue import DATABASE_ERRORS, Claim, Queue
 from sb3_span.study.records import ERROR, Evaluation, read_evaluations
 from sb3_span.study.run import train

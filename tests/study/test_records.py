@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.study.records import Evaluation, planned_steps, read_record, run_folders, write_evaluations
 
 ROWS = [Evaluation(200, 1.5, 0.25, [10.0, 20.0, 30.0]), Evaluation(400, 3.0, 0.75, [-1234.56789, 1e-3, 500.0])]

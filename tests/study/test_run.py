@@ -14,12 +14,12 @@ import torch as th
 from rl_zoo3.exp_manager import ExperimentManager
 from stable_baselines3 import PPO, SAC
 
+from sb3_span.saved import env_of
 from sb3_span.saved.statistics import load_statistics
 from sb3_span.study.evaluation import evaluate
 from sb3_span.study.records import read_evaluations, read_record, write_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted, LostRun, Watcher
-from sb3_span.trained import env_of
 from tests.study.runs import ppo_run, sac_run
 
 

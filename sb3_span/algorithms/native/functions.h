@@ -1,5 +1,5 @@
 /* exp and log of vectors of floats, as exact as the floats that they return, and tanh of arrays. Comes after the kernel of
- * sb3_span/nn/native, which has the exponential function and tanh. */
+ * sb3_span/nn/native, which has the exponential function and tanh for all. */
 
 INLINE Vec exp_of(Vec x) { return span_exp_minus(-x); }
 

@@ -2,6 +2,68 @@
 
 /* ---------------------------------------------------------------- an MLP, layer by layer, rows padded to whole vectors */
 
+static void copy_padded(float *restrict to, const float *restrict from, size_t rows, size_t width, size_t padded) {
+    for (size_t r = 0; r < rows; r++) { /* rows are short: a call of memcpy for each would cost more */
+        for (size_t i = 0; i < width; i++) to[r * padded + i] = from[r * width + i];
+        for (size_t i = width; i < padded; i++) to[r * padded + i] = 0.0f;
+    }
+}
+
+/* into += grad^T x, the gradient of a linear layer's weights. grad: (B, width), of which `rows` columns count; x: (B, inputs) and
+ * into: (rows, inputs), inputs whole vectors. Four samples at a time, so that a row of sums is loaded and stored once for the four. */
+static void add_outer(const float *grad, int width, int rows, const float *x, int inputs, int batch, float *into) {
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *g = grad + (size_t)b * width, *row = x + (size_t)b * inputs;
+        for (int k = 0; k < rows; k++) {
+            float g0 = g[k], g1 = g[width + k], g2 = g[2 * width + k], g3 = g[3 * width + k];
+            float *sums = into + (size_t)k * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(sums + i, load(sums + i) + g0 * load(row + i) + g1 * load(row + inputs + i) +
+                                    g2 * load(row + 2 * inputs + i) + g3 * load(row + 3 * inputs + i));
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < rows; k++) {
+            float *sums = into + (size_t)k * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(sums + i, load(sums + i) + grad[(size_t)b * width + k] * load(x + (size_t)b * inputs + i));
+        }
+}
+
+/* into += the sum of grad's rows, the gradient of the layer's bias: whole vectors. */
+static void add_rows(const float *grad, int width, int batch, float *into) {
+    for (int b = 0; b < batch; b++)
+        for (int k = 0; k < width; k += LANES) store(into + k, load(into + k) + load(grad + (size_t)b * width + k));
+}
+
+/* into += grad w, the gradient of the layer's inputs. w: (rows, inputs), into: (B, inputs). Four samples at a time. */
+static void add_product(const float *grad, int width, int rows, const float *w, int inputs, int batch, float *into) {
+    int b = 0;
+    for (; b + 4 <= batch; b += 4) {
+        const float *g = grad + (size_t)b * width;
+        float *to = into + (size_t)b * inputs;
+        for (int i = 0; i < inputs; i += LANES) {
+            Vec a0 = load(to + i), a1 = load(to + inputs + i), a2 = load(to + 2 * inputs + i), a3 = load(to + 3 * inputs + i);
+            for (int k = 0; k < rows; k++) {
+                Vec row = load(w + (size_t)k * inputs + i);
+                a0 += g[k] * row, a1 += g[width + k] * row, a2 += g[2 * width + k] * row, a3 += g[3 * width + k] * row;
+            }
+            store(to + i, a0), store(to + inputs + i, a1), store(to + 2 * inputs + i, a2), store(to + 3 * inputs + i, a3);
+        }
+    }
+    for (; b < batch; b++)
+        for (int k = 0; k < rows; k++) {
+            float *to = into + (size_t)b * inputs;
+            for (int i = 0; i < inputs; i += LANES)
+                store(to + i, load(to + i) + grad[(size_t)b * width + k] * load(w + (size_t)k * inputs + i));
+        }
+}
+
+static void copy_unpadded(float *to, const float *from, size_t rows, size_t width, size_t padded) {
+    for (size_t r = 0; r < rows; r++) memcpy(to + r * width, from + r * padded, width * sizeof(float));
+}
+
 INLINE int padded(int n) { return (int)span_round_up(n, LANES); }
 
 /* out = x w + b. x: (B, stride), of which `inputs` columns count; w: (inputs, width), b: (width), out: (B, width). */
@@ -151,7 +213,7 @@ static size_t mlp_bytes(const Networks *n, int batch) {
 /* Floats that a forward pass keeps for the backward pass. */
 static size_t kept_floats(const Networks *n, int batch) {
     if (n->layers) return n->span.stack * values_floats(n, batch);
-    return (size_t)n->span.stack * batch * 2 * padded(n->span.latent);
+    return (size_t)n->span.stack * 2 * n->span.latent * padded(batch);
 }
 
 /* Two heads side by side, as one, and their gradients. */

@@ -113,8 +113,8 @@ class NativeSPAN:
         """The kernel's forward pass, and what its backward pass needs of it: z and its slope."""
         lanes = KERNELS[kernel][1]
         stack = len(parameters[0])  # type: ignore[arg-type]
-        padded = -(-self.latent_dim // lanes) * lanes
-        z = x.new_empty(stack * len(x) * 2 * padded)
+        padded = -(-len(x) // lanes) * lanes
+        z = x.new_empty(stack * 2 * self.latent_dim * padded)
         return self.forward(kernel, x, parameters, z=z), z
 
     def backward(

@@ -37,7 +37,7 @@ enum { SPAN_DONE = 0, SPAN_NOT_FINITE = 1, SPAN_NO_MEMORY = -1 };
 typedef struct {
     const char *name; /* the instructions it is compiled for */
     int lanes;        /* floats in a vector */
-    /* out: (C, B, O), or (C, B, M) without a head. z: (C, B, 2, D rounded up to lanes), what the backward pass needs; NULL when
+    /* out: (C, B, O), or (C, B, M) without a head. z: (C, 2, D, B rounded up to lanes), what the backward pass needs; NULL when
      * there will be none. */
     int (*forward)(const SpanShape *, const SpanInputs *, float *out, float *z);
     int (*backward)(const SpanShape *, const SpanInputs *, const float *z, const float *grad_out, const SpanGradients *);

@@ -2,14 +2,14 @@
  * The files span_kernel_*.c include both, each with its own LANES.
  *
  * How the work is laid out:
- * - Vectors run over latent dimensions where those are independent (preprocessing, basis values), and over modes where
- *   modes are (factors and their product). Parameters are copied to scratch memory once a call, padded to whole vectors.
- * - For each sample the non-zero basis values of all dimensions are found first ("taps": a first index and K values), then each
- *   dimension's factor is a short sum of K rows of coefficients, multiplied into the running product.
- * - Kept for the backward pass are z and its slope. It computes taps and factors again, with the products of all factors before each
- *   one; walking back it has the product of all factors behind. No division, so zero factors are nothing special.
- * - K is 3 for bumps at their initial scale and 4 once the scale has shrunk, which it does: both are compiled specially, as 2 for
- *   B-splines of degree 1, and any other K works. It is the same for all dimensions of a network: some of the taps may be zero.
+ * - Samples lie in the lanes of vectors: a block is LANES samples, and every parameter is one number for all of them. So no lane is
+ *   idle whatever the network's sizes, nothing is summed over lanes until the very end, and parameters are read where they are.
+ * - For each dimension all N basis functions are evaluated, zeros included, and a factor is a sum over all of them. That is more
+ *   to add than the few that are not zero, and yet less work than to look up which they are; and what is not finite spoils what it
+ *   spoils in torch.
+ * - Kept for the backward pass are z and its slope. It computes factors again, with the products of all factors before each one;
+ *   walking back it has the product of all factors behind. No division, so zero factors are nothing special.
+ * - The last block is filled up with copies of the last sample, whose outputs nobody reads and whose gradients are zero.
  */
 #include <float.h>
 #include <math.h>
@@ -23,11 +23,9 @@
 typedef float Vec __attribute__((vector_size(4 * LANES)));
 typedef int Ints __attribute__((vector_size(4 * LANES)));
 typedef Vec Loose __attribute__((aligned(4), may_alias)); /* anywhere in memory; as fast as aligned where it is */
-typedef Ints LooseInts __attribute__((aligned(4), may_alias));
 
 INLINE Vec load(const float *p) { return *(const Loose *)p; }
 INLINE void store(float *p, Vec v) { *(Loose *)p = v; }
-INLINE void store_ints(int *p, Ints v) { *(LooseInts *)p = v; }
 INLINE Vec fill(float value) { return (Vec){0} + value; }
 INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~mask & (Ints)b)); }
 
@@ -37,13 +35,11 @@ INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~m
 #define span_select choose
 #define span_whole(x) __builtin_convertvector(x, Ints)
 #define span_real(i) __builtin_convertvector(i, Vec)
+#define span_magnitude(x) ((Vec)((Ints)(x) & 0x7fffffff))
 #define span_upper_half(x) ((Vec)((Ints)(x) & ~0xfff))
 #define span_power_of_two(n) ((Vec)(((n) + 127) << 23))
 #include "span_spline.h"
 #include "span_exp.h"
-
-/* All bits set, which read as a float is a NaN, where x is a NaN or infinite. */
-INLINE Ints not_finite(Vec x) { return ~(span_magnitude(x) <= FLT_MAX); }
 
 typedef float Quad __attribute__((vector_size(16)));
 typedef Quad LooseQuad __attribute__((aligned(4), may_alias));
@@ -67,30 +63,12 @@ INLINE float sum_lanes(Vec v) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* The sums of the lanes of each of `count` vectors, a multiple of four: four at a time take hardly longer than one. */
-INLINE void sum_rows(const float *rows, int count, float *sums) {
-    for (int k = 0; k < count; k += 4, rows += 4 * LANES) {
-        Quad a = fold(load(rows)), b = fold(load(rows + LANES)), c = fold(load(rows + 2 * LANES)), d = fold(load(rows + 3 * LANES));
-        Quad ab = mix(a, b, 0, 4, 1, 5) + mix(a, b, 2, 6, 3, 7), cd = mix(c, d, 0, 4, 1, 5) + mix(c, d, 2, 6, 3, 7);
-        *(LooseQuad *)(sums + k) = mix(ab, cd, 0, 1, 4, 5) + mix(ab, cd, 2, 3, 6, 7);
-    }
+/* The sums of the lanes of four vectors: hardly longer than for one. */
+INLINE Quad sum_four(Vec v0, Vec v1, Vec v2, Vec v3) {
+    Quad a = fold(v0), b = fold(v1), c = fold(v2), d = fold(v3);
+    Quad ab = mix(a, b, 0, 4, 1, 5) + mix(a, b, 2, 6, 3, 7), cd = mix(c, d, 0, 4, 1, 5) + mix(c, d, 2, 6, 3, 7);
+    return mix(ab, cd, 0, 1, 4, 5) + mix(ab, cd, 2, 3, 6, 7);
 }
-
-/* ---------------------------------------------------------------- one network's parameters, padded to whole vectors */
-
-typedef struct {
-    int inputs, latent, basis, modes, outputs, degree; /* I D N M O */
-    int latent_pad, modes_pad, inputs_pad;             /* rounded up to vectors */
-    int taps;                                          /* K, what the dimension with the most has not zero */
-    float grid;                                        /* grid points a unit of z */
-    float *w_pre;                                      /* (I, latent_pad): transposed */
-    float *w_pre_rows;                                 /* (D, inputs_pad), backward only */
-    float *b_pre;                                      /* (latent_pad) */
-    float *slope;                                      /* scale / grid */
-    float *reach;                                      /* half the support of a bump, in grid points */
-    float *coef;                                       /* (D, N, modes_pad) */
-    float *head_w;                                     /* (O, modes_pad) */
-} Network;
 
 /* Scratch memory is one block, handed out piece by piece. */
 typedef struct {
@@ -105,276 +83,214 @@ static void *take(Arena *arena, size_t count) {
 
 static size_t piece(size_t count) { return span_round_up(count * sizeof(float), 64); }
 
-static size_t network_bytes(const SpanShape *s) {
-    size_t latent = span_round_up(s->latent, LANES), modes = span_round_up(s->modes, LANES);
-    size_t inputs = span_round_up(s->inputs, LANES);
-    return piece(s->inputs * latent) + piece(s->latent * inputs) + 3 * piece(latent) +
-           piece((size_t)s->latent * s->basis * modes) + piece((size_t)s->outputs * modes);
-}
+/* ---------------------------------------------------------------- one network's parameters, where they are */
 
-static Network make_network(const SpanShape *s, Arena *arena) {
-    Network n = {.inputs = s->inputs, .latent = s->latent, .basis = s->basis, .modes = s->modes, .outputs = s->outputs};
-    n.degree = s->degree;
-    n.latent_pad = (int)span_round_up(s->latent, LANES);
-    n.modes_pad = (int)span_round_up(s->modes, LANES);
-    n.inputs_pad = (int)span_round_up(s->inputs, LANES);
-    n.grid = s->degree == SPAN_BUMPS ? (float)(s->basis - 1) : (float)(s->basis - s->degree);
-    n.w_pre = take(arena, (size_t)n.inputs * n.latent_pad);
-    n.w_pre_rows = take(arena, (size_t)n.latent * n.inputs_pad);
-    n.b_pre = take(arena, n.latent_pad);
-    n.slope = take(arena, n.latent_pad);
-    n.reach = take(arena, n.latent_pad);
-    n.coef = take(arena, (size_t)n.latent * n.basis * n.modes_pad);
-    n.head_w = take(arena, (size_t)n.outputs * n.modes_pad);
-    return n;
-}
+typedef struct {
+    int inputs, latent, basis, modes, outputs, degree; /* I D N M O */
+    float grid;                                        /* grid points a unit of z */
+    const float *w_pre, *b_pre, *scale, *coef, *head_w, *head_b;
+} Network;
 
-static void copy_padded(float *restrict to, const float *restrict from, size_t rows, size_t width, size_t padded) {
-    for (size_t r = 0; r < rows; r++) { /* rows are short: a call of memcpy for each would cost more */
-        for (size_t i = 0; i < width; i++) to[r * padded + i] = from[r * width + i];
-        for (size_t i = width; i < padded; i++) to[r * padded + i] = 0.0f;
-    }
-}
-
-/* How many bumps can be above zero at one point, and how far they reach: from the learned scale of a dimension. */
-static int measure_bumps(Network *n, int k, float scale) {
-    float magnitude = fabsf(scale);
-    /* A scale of almost nothing makes every bump reach everywhere; a NaN must not become a number of taps. */
-    float reach = magnitude > 1e-6f * n->grid ? 1.5f * n->grid / magnitude : 1.5e6f;
-    int taps = 2.0f * reach < (float)n->basis ? (int)ceilf(2.0f * reach) : n->basis;
-    n->slope[k] = scale / n->grid;
-    n->reach[k] = reach;
-    return taps;
-}
-
-/* Of whole vectors. */
 static int are_finite(const float *values, size_t count) {
+    size_t i = 0;
     Ints bad = {0};
-    for (size_t i = 0; i < count; i += LANES) bad |= not_finite(load(values + i));
-    for (int i = 0; i < LANES; i++)
-        if (bad[i]) return 0;
+    for (; i + LANES <= count; i += LANES) bad |= ~(span_magnitude(load(values + i)) <= FLT_MAX);
+    for (int k = 0; k < LANES; k++)
+        if (bad[k]) return 0;
+    for (; i < count; i++)
+        if (!(fabsf(values[i]) <= FLT_MAX)) return 0;
     return 1;
 }
 
-/* Returns whether the kernel can take the network: the zeros of the basis are never multiplied here, so a parameter that is
- * not finite would spoil less than it must. */
-static int load_network(Network *n, const SpanInputs *in, int c, int for_backward) {
-    const float *w_pre = in->w_pre + (size_t)c * n->latent * n->inputs, *b_pre = in->b_pre + (size_t)c * n->latent;
-    for (int i = 0; i < n->inputs; i++) {
-        float *column = n->w_pre + (size_t)i * n->latent_pad;
-        for (int k = 0; k < n->latent; k++) column[k] = w_pre[(size_t)k * n->inputs + i];
-        for (int k = n->latent; k < n->latent_pad; k++) column[k] = 0.0f;
-    }
-    copy_padded(n->b_pre, b_pre, 1, n->latent, n->latent_pad);
-    n->taps = n->degree == SPAN_BUMPS ? 1 : n->degree + 1;
-    for (int k = 0; k < n->latent_pad && n->degree == SPAN_BUMPS; k++) {
-        int taps = measure_bumps(n, k, k < n->latent ? in->scale[(size_t)c * n->latent + k] : n->grid);
-        if (taps > n->taps) n->taps = taps;
-    }
-    size_t rows = (size_t)n->latent * n->basis;
-    copy_padded(n->coef, in->coef + c * rows * n->modes, rows, n->modes, n->modes_pad);
-    if (n->outputs) {
-        size_t size = (size_t)n->outputs * n->modes;
-        copy_padded(n->head_w, in->head_w + c * size, n->outputs, n->modes, n->modes_pad);
-    }
-    if (for_backward) copy_padded(n->w_pre_rows, w_pre, n->latent, n->inputs, n->inputs_pad);
-    return are_finite(n->coef, rows * n->modes_pad) && are_finite(n->w_pre, (size_t)n->inputs * n->latent_pad) &&
-           are_finite(n->b_pre, n->latent_pad) && (n->degree != SPAN_BUMPS || are_finite(n->slope, n->latent_pad)) &&
-           are_finite(n->head_w, (size_t)n->outputs * n->modes_pad);
+/* Returns whether all of its parameters are finite. */
+static int find_network(Network *n, const SpanShape *s, const SpanInputs *in, size_t c) {
+    size_t latent = s->latent, coefs = latent * s->basis * s->modes, heads = (size_t)s->outputs * s->modes;
+    *n = (Network){s->inputs, s->latent, s->basis, s->modes, s->outputs, s->degree};
+    n->grid = s->degree == SPAN_BUMPS ? (float)(s->basis - 1) : (float)(s->basis - s->degree);
+    n->w_pre = in->w_pre + c * latent * s->inputs, n->b_pre = in->b_pre + c * latent;
+    n->scale = s->degree == SPAN_BUMPS ? in->scale + c * latent : NULL;
+    n->coef = in->coef + c * coefs;
+    if (s->outputs) n->head_w = in->head_w + c * heads, n->head_b = in->head_b + c * s->outputs;
+    return are_finite(n->w_pre, latent * s->inputs) && are_finite(n->b_pre, latent) && are_finite(n->coef, coefs) &&
+           (!n->scale || are_finite(n->scale, latent)) && (!s->outputs || are_finite(n->head_w, heads));
 }
 
-/* ---------------------------------------------------------------- z = sigmoid(W_pre x + b_pre) */
+/* ---------------------------------------------------------------- samples into lanes, and back */
 
-/* z, and for the backward pass its slope behind it. Near z = 1 the slope z (1 - z) would be lost to rounding. */
-INLINE void put_sigmoid(float *z, int width, Vec a, const int for_backward) {
-    Vec e = span_exp_minus(a), value = 1.0f / (1.0f + e);
-    store(z, value);
-    if (for_backward) store(z + width, choose(e < 1.0f, e * value * value, value * (1.0f - value)));
+/* Rows of `width` numbers of a batch, as (width, B in whole blocks). What there is too much is the last row again, or zero. */
+static void to_lanes(const float *rows, int batch, int width, int is_zero, float *to) {
+    size_t stride = span_round_up(batch, LANES);
+    for (int b = 0; b < batch; b++)
+        for (int i = 0; i < width; i++) to[i * stride + b] = rows[(size_t)b * width + i];
+    for (int i = 0; i < width; i++)
+        for (size_t b = batch; b < stride; b++) to[i * stride + b] = is_zero ? 0.0f : to[i * stride + batch - 1];
 }
 
-/* Four samples at a time, so that a row of weights is loaded once for the four. A sample's row of z has latent_pad floats,
- * and for the backward pass as many again. */
-INLINE void preprocess(const Network *n, const float *x, int batch, float *z, const int for_backward) {
-    const int width = n->latent_pad, inputs = n->inputs, stride = width * (1 + for_backward);
-    int b = 0;
-    for (; b + 4 <= batch; b += 4) {
-        const float *x0 = x + (size_t)b * inputs, *x1 = x0 + inputs, *x2 = x1 + inputs, *x3 = x2 + inputs;
-        for (int k = 0; k < width; k += LANES) {
-            Vec a0 = load(n->b_pre + k), a1 = a0, a2 = a0, a3 = a0;
-            for (int i = 0; i < inputs; i++) {
-                Vec w = load(n->w_pre + (size_t)i * width + k);
-                a0 += x0[i] * w, a1 += x1[i] * w, a2 += x2[i] * w, a3 += x3[i] * w;
-            }
-            float *row = z + (size_t)b * stride + k;
-            put_sigmoid(row, width, a0, for_backward), put_sigmoid(row + stride, width, a1, for_backward);
-            put_sigmoid(row + 2 * stride, width, a2, for_backward), put_sigmoid(row + 3 * stride, width, a3, for_backward);
-        }
-    }
-    for (; b < batch; b++)
-        for (int k = 0; k < width; k += LANES) {
-            Vec a = load(n->b_pre + k);
-            for (int i = 0; i < inputs; i++) a += x[(size_t)b * inputs + i] * load(n->w_pre + (size_t)i * width + k);
-            put_sigmoid(z + (size_t)b * stride + k, width, a, for_backward);
-        }
+static void from_lanes(const float *from, int batch, int width, float *rows) {
+    size_t stride = span_round_up(batch, LANES);
+    for (int b = 0; b < batch; b++)
+        for (int i = 0; i < width; i++) rows[(size_t)b * width + i] = from[i * stride + b];
 }
 
-/* ---------------------------------------------------------------- taps: the non-zero basis values of one sample */
+/* ---------------------------------------------------------------- z = sigmoid(W_pre x + b_pre) of one block */
 
-typedef struct {
-    int *first;      /* (latent_pad): index of the first */
-    float *value;    /* (K, latent_pad) */
-    float *by_z;     /* the same shape: derivative by z; NULL in the forward pass */
-    float *by_scale; /* derivative by scale, bumps only */
-} Taps;
-
-static size_t taps_bytes(const SpanShape *s) {
-    size_t latent = span_round_up(s->latent, LANES);
-    int most = s->degree == SPAN_BUMPS ? s->basis : s->degree + 1;
-    return piece(latent) + 3 * piece(most * latent);
-}
-
-static Taps make_taps(const SpanShape *s, Arena *arena, int for_backward) {
-    size_t latent = span_round_up(s->latent, LANES), count = latent * (s->degree == SPAN_BUMPS ? s->basis : s->degree + 1);
-    Taps t = {.first = take(arena, latent), .value = take(arena, count)};
-    if (for_backward) t.by_z = take(arena, count), t.by_scale = take(arena, count);
-    return t;
-}
-
-INLINE void find_bumps(const Network *n, const float *z, const Taps *t, const int taps, const int for_backward) {
-    const int width = n->latent_pad;
-    const float grid = n->grid, step = 1.0f / grid;
-    const Vec last = fill((float)(n->basis - taps)); /* the largest first index: the same K rows fit in everywhere */
-    for (int k = 0; k < width; k += LANES) {
-        Vec at_z = load(z + k), slope = load(n->slope + k);
-        Ints first = span_index(at_z * grid - load(n->reach + k) + 1.0f, last);
-        store_ints(t->first + k, first);
-        Vec distance = span_distance(at_z, grid, first); /* to the first bump, in grid points */
-        for (int i = 0; i < taps; i++, distance -= 1.0f) {
-            Vec at = distance * slope;
-            store(t->value + i * width + k, span_bump(at));
-            if (for_backward) {
-                Vec by_t = span_bump_slope(at);
-                store(t->by_z + i * width + k, by_t * slope * grid);
-                store(t->by_scale + i * width + k, by_t * distance * step);
-            }
-        }
-    }
-}
-
-INLINE void find_bsplines(const Network *n, const float *z, const Taps *t, const int degree, const int for_backward) {
-    const int width = n->latent_pad;
-    const float grid = n->grid;
-    for (int k = 0; k < width; k += LANES) {
-        Vec at_z = load(z + k);
-        Ints first = span_index(at_z * grid, fill(grid - 1.0f));
-        store_ints(t->first + k, first);
-        Vec fraction = span_distance(at_z, grid, first); /* of the knot span */
-        for (int i = 0; i <= degree; i++) {
-            store(t->value + i * width + k, span_bspline(degree, i, fraction));
-            if (for_backward) store(t->by_z + i * width + k, span_bspline_slope(degree, i, fraction) * grid);
-        }
-    }
-}
-
-INLINE void find_taps(const Network *n, const float *z, const Taps *t, const int for_backward) {
-    switch (n->degree) {
-        case 1: find_bsplines(n, z, t, 1, for_backward); break;
-        case 2: find_bsplines(n, z, t, 2, for_backward); break;
-        case 3: find_bsplines(n, z, t, 3, for_backward); break;
-        default:
-            if (n->taps == 3)
-                find_bumps(n, z, t, 3, for_backward);
-            else if (n->taps == 4)
-                find_bumps(n, z, t, 4, for_backward);
-            else
-                find_bumps(n, z, t, n->taps, for_backward);
-    }
-}
-
-/* ---------------------------------------------------------------- modes of one sample */
-
-/* The coefficients that the taps of dimension k fall on: K rows of modes_pad. */
-INLINE size_t row_of(const Network *n, const Taps *t, int k) { return ((size_t)k * n->basis + t->first[k]) * n->modes_pad; }
-
-/* Modes are worked on one or two vectors at a time, with K taps: `pair` and mostly `taps` are constants wherever these functions
- * are inlined. */
-#define FOR_PAIRS(modes_pad, work)                                                        \
-    for (int m = 0; m < (modes_pad); m += 2 * LANES) {                                    \
-        if (m + LANES < (modes_pad)) { enum { pair = 1 }; work; } else { enum { pair = 0 }; work; } \
-    }
-#define FOR_MODES(n, work)                                                 \
-    switch ((n)->taps) {                                                   \
-        case 2: { enum { taps = 2 }; FOR_PAIRS((n)->modes_pad, work) } break; \
-        case 3: { enum { taps = 3 }; FOR_PAIRS((n)->modes_pad, work) } break; \
-        case 4: { enum { taps = 4 }; FOR_PAIRS((n)->modes_pad, work) } break; \
-        default: { const int taps = (n)->taps; FOR_PAIRS((n)->modes_pad, work) } \
-    }
-
-/* A vector of factors: for each mode a sum of K rows. */
-INLINE Vec factor_of(const float *rows, size_t stride, const float *value, int width, const int taps) {
-    Vec sum = value[0] * load(rows);
-    for (int i = 1; i < taps; i++) sum += value[i * width] * load(rows + i * stride);
-    return sum;
-}
-
-/* modes[j] = the product of the factors; for the backward pass each factor is kept, and the product of those before it. */
-INLINE void multiply(const Network *n, const Taps *t, float *modes, float *factors, float *before, int m, const int taps,
-                     const int pair, const int for_backward) {
-    const int stride = n->modes_pad, width = n->latent_pad;
-    Vec product0 = fill(1.0f), product1 = product0;
+/* x: rows of `stride`. z: (D, LANES), and its slope. Near z = 1 the slope z (1 - z) would be lost to rounding. */
+static void preprocess(const Network *n, const float *x, size_t stride, float *z, float *slope, size_t z_stride) {
     for (int k = 0; k < n->latent; k++) {
-        const float *rows = n->coef + row_of(n, t, k) + m;
-        Vec factor0 = factor_of(rows, stride, t->value + k, width, taps), factor1 = factor0;
-        if (pair) factor1 = factor_of(rows + LANES, stride, t->value + k, width, taps);
-        if (for_backward) {
-            size_t at = (size_t)k * stride + m;
-            store(factors + at, factor0), store(before + at, product0);
-            if (pair) store(factors + at + LANES, factor1), store(before + at + LANES, product1);
-        }
-        product0 *= factor0;
-        if (pair) product1 *= factor1;
+        const float *w = n->w_pre + (size_t)k * n->inputs;
+        Vec a = fill(n->b_pre[k]), b = fill(0.0f);
+        int i = 0;
+        for (; i + 2 <= n->inputs; i += 2) a += w[i] * load(x + i * stride), b += w[i + 1] * load(x + (i + 1) * stride);
+        if (i < n->inputs) a += w[i] * load(x + i * stride);
+        Vec e = span_exp_minus(a + b), value = 1.0f / (1.0f + e);
+        store(z + k * z_stride, value);
+        if (slope) store(slope + k * z_stride, choose(e < 1.0f, e * value * value, value * (1.0f - value)));
     }
-    store(modes + m, product0);
-    if (pair) store(modes + m + LANES, product1);
 }
 
-/* The modes of one sample as the head reads them, in their place. */
-INLINE void bound_modes(float *modes, size_t modes_pad) {
-    for (size_t m = 0; m < modes_pad; m += LANES) store(modes + m, span_tanh(load(modes + m)));
+/* ---------------------------------------------------------------- the basis functions of one dimension */
+
+/* z * grid - i with one rounding. Wide vectors come with fused multiply-add. */
+INLINE Vec distance_to(int i, Vec z, float grid) {
+    return LANES > 4 ? z * grid - (float)i : span_distance(z, grid, (Ints){0} + i);
+}
+
+/* value: (N, LANES); for the backward pass also the derivatives by z, and by the scale for bumps. */
+INLINE void find_bumps(const Network *n, int k, Vec z, float *value, float *by_z, float *by_scale, const int for_backward) {
+    const float grid = n->grid, step = 1.0f / grid, slope = n->scale[k] / grid;
+    for (int i = 0; i < n->basis; i++) {
+        Vec distance = distance_to(i, z, grid), at = distance * slope; /* in grid points */
+        store(value + i * LANES, span_bump(at));
+        if (for_backward) {
+            Vec by_t = span_bump_slope(at);
+            store(by_z + i * LANES, by_t * slope * grid);
+            store(by_scale + i * LANES, by_t * distance * step);
+        }
+    }
+}
+
+/* Of the degree + 1 that are not zero each one falls on the i-th basis function in some samples and not in others. */
+INLINE void find_bsplines(const Network *n, Vec z, const int degree, float *value, float *by_z, const int for_backward) {
+    const float grid = n->grid;
+    Ints first = span_index(z * grid, fill(grid - 1.0f));
+    Vec fraction = span_distance(z, grid, first); /* of the knot span */
+    Vec values[4], slopes[4];
+    for (int j = 0; j <= degree; j++) {
+        values[j] = span_bspline(degree, j, fraction);
+        if (for_backward) slopes[j] = span_bspline_slope(degree, j, fraction) * grid;
+    }
+    for (int i = 0; i < n->basis; i++) {
+        Vec sum = z - z, slope = sum; /* 0, or a NaN */
+        for (int j = 0; j <= degree; j++) {
+            Ints is_here = first == i - j;
+            sum = choose(is_here, values[j], sum);
+            if (for_backward) slope = choose(is_here, slopes[j], slope);
+        }
+        store(value + i * LANES, sum);
+        if (for_backward) store(by_z + i * LANES, slope);
+    }
+}
+
+INLINE void find_basis(const Network *n, int k, Vec z, float *value, float *by_z, float *by_scale, const int for_backward) {
+    switch (n->degree) {
+        case 1: find_bsplines(n, z, 1, value, by_z, for_backward); break;
+        case 2: find_bsplines(n, z, 2, value, by_z, for_backward); break;
+        case 3: find_bsplines(n, z, 3, value, by_z, for_backward); break;
+        default: find_bumps(n, k, z, value, by_z, by_scale, for_backward);
+    }
+}
+
+/* ---------------------------------------------------------------- modes of one block */
+
+/* Frequent numbers of basis functions are compiled specially: `basis` is a constant then, and the values stay in registers. */
+#define FOR_BASIS(count, work)                       \
+    switch (count) {                                 \
+        case 4: { enum { basis = 4 }; work; } break; \
+        case 5: { enum { basis = 5 }; work; } break; \
+        case 6: { enum { basis = 6 }; work; } break; \
+        case 8: { enum { basis = 8 }; work; } break; \
+        default: { const int basis = (count); work; } \
+    }
+
+INLINE void put_factor(Vec factor, size_t m, float *modes, float *factors, float *before, const int for_backward) {
+    Vec product = load(modes + m * LANES);
+    if (for_backward) store(factors + m * LANES, factor), store(before + m * LANES, product);
+    store(modes + m * LANES, product * factor);
+}
+
+/* The factors of dimension k multiplied into the modes, (M, LANES); for the backward pass each factor is kept, and the product of
+ * those before it. */
+INLINE void multiply(const Network *n, int k, const float *value, float *modes, float *factors, float *before, const int basis,
+                     const int for_backward) {
+    const size_t count = n->modes;
+    const float *coef = n->coef + (size_t)k * n->basis * count;
+    size_t m = 0;
+    for (; m + 2 <= count; m += 2, coef += 2) {
+        Vec factor0 = coef[0] * load(value), factor1 = coef[1] * load(value);
+        for (int i = 1; i < basis; i++) {
+            Vec own = load(value + i * LANES);
+            factor0 += coef[i * count] * own, factor1 += coef[i * count + 1] * own;
+        }
+        put_factor(factor0, m, modes, factors, before, for_backward);
+        put_factor(factor1, m + 1, modes, factors, before, for_backward);
+    }
+    if (m < count) {
+        Vec factor = coef[0] * load(value);
+        for (int i = 1; i < basis; i++) factor += coef[i * count] * load(value + i * LANES);
+        put_factor(factor, m, modes, factors, before, for_backward);
+    }
+}
+
+static void start_modes(const Network *n, float *modes) {
+    for (int m = 0; m < n->modes; m++) store(modes + m * LANES, fill(1.0f));
+}
+
+/* The modes of a block as the head reads them, in their place: what may be done to products of splines is done here, and undone in
+ * through_bound for their gradient. */
+static void bound_modes(const SpanShape *s, float *modes) {
+    if (s->bounded)
+        for (int m = 0; m < s->modes; m++) store(modes + m * LANES, span_tanh(load(modes + m * LANES)));
+}
+
+/* out: (O, stride), or the modes themselves without a head. */
+static void read_head(const Network *n, const float *modes, float *out, size_t stride) {
+    if (!n->outputs)
+        for (int m = 0; m < n->modes; m++) store(out + m * stride, load(modes + m * LANES));
+    for (int o = 0; o < n->outputs; o++) {
+        Vec sum = fill(n->head_b[o]);
+        for (int m = 0; m < n->modes; m++) sum += n->head_w[(size_t)o * n->modes + m] * load(modes + m * LANES);
+        store(out + o * stride, sum);
+    }
 }
 
 static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *z) {
-    size_t modes_pad = span_round_up(s->modes, LANES);
-    size_t z_floats = z ? 0 : (size_t)s->batch * span_round_up(s->latent, LANES);
-    char *memory = malloc(network_bytes(s) + taps_bytes(s) + piece(modes_pad) + piece(z_floats) + 64);
+    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, width = s->outputs ? s->outputs : s->modes;
+    char *memory = malloc(piece(s->inputs * stride) + piece(latent * LANES) + piece((size_t)s->basis * LANES) +
+                          piece((size_t)s->modes * LANES) + piece(width * stride) + 64);
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
-    Network n = make_network(s, &arena);
-    Taps found = make_taps(s, &arena, 0);
-    float *modes = take(&arena, modes_pad), *scratch_z = take(&arena, z_floats);
+    float *x = take(&arena, s->inputs * stride), *own_z = take(&arena, latent * LANES);
+    float *value = take(&arena, (size_t)s->basis * LANES), *modes = take(&arena, (size_t)s->modes * LANES);
+    float *result = take(&arena, width * stride);
+    to_lanes(in->x, s->batch, s->inputs, 0, x);
     int status = SPAN_DONE;
     for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
-        if (!load_network(&n, in, c, 0)) status = SPAN_NOT_FINITE;
-        size_t stride = n.latent_pad * (z ? 2 : 1);
-        float *at = z ? z + (size_t)c * s->batch * stride : scratch_z;
-        if (z)
-            preprocess(&n, in->x, s->batch, at, 1);
-        else
-            preprocess(&n, in->x, s->batch, at, 0);
-        for (int b = 0; b < s->batch; b++, at += stride) {
-            find_taps(&n, at, &found, 0);
-            FOR_MODES(&n, multiply(&n, &found, modes, NULL, NULL, m, taps, pair, 0));
-            if (s->bounded) bound_modes(modes, modes_pad);
-            if (!s->outputs) {
-                memcpy(out, modes, s->modes * sizeof(float));
-                out += s->modes;
+        Network n;
+        if (!find_network(&n, s, in, c)) status = SPAN_NOT_FINITE;
+        float *kept = z ? z + (size_t)c * 2 * latent * stride : own_z;
+        for (size_t b = 0; b < stride; b += LANES) {
+            float *at = z ? kept + b : kept;
+            const size_t z_stride = z ? stride : LANES;
+            preprocess(&n, x + b, stride, at, z ? at + latent * stride : NULL, z_stride);
+            start_modes(&n, modes);
+            for (int k = 0; k < n.latent; k++) {
+                find_basis(&n, k, load(at + k * z_stride), value, NULL, NULL, 0);
+                FOR_BASIS(n.basis, multiply(&n, k, value, modes, NULL, NULL, basis, 0));
             }
-            for (int o = 0; o < s->outputs; o++) {
-                Vec sum = fill(0.0f);
-                for (size_t m = 0; m < modes_pad; m += LANES) sum += load(modes + m) * load(n.head_w + o * modes_pad + m);
-                *out++ = sum_lanes(sum) + in->head_b[(size_t)c * s->outputs + o];
-            }
+            bound_modes(s, modes);
+            read_head(&n, modes, result + b, stride);
         }
+        from_lanes(result, s->batch, (int)width, out + (size_t)c * s->batch * width);
     }
     free(memory);
     return status;

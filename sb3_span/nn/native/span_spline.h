@@ -15,7 +15,9 @@
 
 #define SPAN_INLINE static inline __attribute__((always_inline))
 
+#ifndef span_magnitude /* who can do it with less says how */
 SPAN_INLINE Real span_magnitude(Real x) { return span_select(x < 0.0f, -x, x); }
+#endif
 
 /* max(x, 0) */
 SPAN_INLINE Real span_positive(Real x) { return span_select(x < 0.0f, span_fill(0.0f), x); }
