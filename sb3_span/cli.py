@@ -278,14 +278,14 @@ def _study_retry(args: argparse.Namespace) -> None:
 
 
 def _study_gather(args: argparse.Namespace) -> None:
-    from sb3_span.study.command import gather
+    from sb3_span.study.gathering import gather
 
     if not gather(args.sources, args.folder):
         sys.exit(1)
 
 
 def _study_pack(args: argparse.Namespace) -> None:
-    from sb3_span.study.command import pack
+    from sb3_span.study.gathering import pack
 
     pack(args.folder, args.output)
 

@@ -39,7 +39,7 @@ def save_statistics(vecnormalize: VecNormalize, path: Path | str) -> None:
 
 def load_statistics(path: Path | str) -> VecNormalize:
     """
-    :param path: What :func:`save_statistics` or ``VecNormalize.save`` wrote
+    :param path: What :func:`save_statistics`, ``save_shared`` or ``VecNormalize.save`` wrote
     :return: For ``normalize_obs``, and for ``set_venv`` with environments
     """
     path = Path(path)
