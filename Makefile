@@ -18,6 +18,7 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_s
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11)' 2>/dev/null || \
 		{ echo "sb3_span needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	rm -f sb3_span/*/native/*.cpython-*.so  # of one version of Python, from before one file was for all: it would be taken first
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[zoo,offline,tests,docs,deploy]'
 	@touch $@

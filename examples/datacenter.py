@@ -6,13 +6,12 @@ Needs Python 3.12 and ``pip install -c constraints-hvac.txt -e '.[hvac,zoo]'``. 
 """
 
 import numpy as np
-from stable_baselines3 import SAC
-
 from sb3_span import SPANPolicy
 from sb3_span.hvac import BuildingEnv
 from sb3_span.hvac.controllers import Controller, fixed, rule
 from sb3_span.hvac.monthly import monthly
 from sb3_span.hvac.years import simulate
+from stable_baselines3 import SAC
 
 # 41 readings of the building, two set points. The same as make_env(...) and gym.make("sb3_span.hvac:SPANDataCenter-v0", ...).
 env = BuildingEnv("SPANDataCenter-v0", first_day="07-01", last_day="07-03")

@@ -3,11 +3,10 @@
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from sb3_span import SPANActorCriticPolicy
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-
-from sb3_span import SPANActorCriticPolicy
 
 
 class NamedCartPole(gym.ObservationWrapper):

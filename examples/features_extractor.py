@@ -4,11 +4,10 @@ SPAN as features extractor: actor and critic read the modes of one network, with
 It works with any SB3 algorithm. About half a minute.
 """
 
+from sb3_span import SPANFeaturesExtractor
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-
-from sb3_span import SPANFeaturesExtractor
 
 policy_kwargs = dict(
     features_extractor_class=SPANFeaturesExtractor,

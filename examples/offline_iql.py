@@ -8,11 +8,12 @@ import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import d3rlpy
-from d3rlpy.logging import NoopAdapterFactory
-
 from sb3_span.offline import REFERENCE_SCORES, SPANIQLConfig, evaluate, load_minari, normalized_score
 from sb3_span.offline.evaluation import make_envs
+
+# isort: split
+import d3rlpy
+from d3rlpy.logging import NoopAdapterFactory
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--dataset", default="D4RL/door/expert-v2")

@@ -6,12 +6,11 @@ A study takes them by name, as `policy: examples.own_start.PPOPolicy` in zoo_con
 
 from typing import Any
 
+from sb3_span import SAC, SPANActorCriticPolicy, SPANPolicy
+from sb3_span.nn import SPAN
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from torch import nn
-
-from sb3_span import SAC, SPANActorCriticPolicy, SPANPolicy
-from sb3_span.nn import SPAN
 
 
 def start_around_one(network: nn.Module) -> nn.Module:

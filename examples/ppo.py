@@ -1,10 +1,9 @@
 """PPO with SPAN on CartPole-v1: an SB3 script in which one word has changed. About half a minute."""
 
+import sb3_span  # noqa: F401  (makes "SPANPolicy" known to SB3)
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-
-import sb3_span  # noqa: F401  (makes "SPANPolicy" known to SB3)
 
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
 model = PPO("SPANPolicy", env, n_steps=128, seed=0, device="cpu")

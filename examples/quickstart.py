@@ -23,12 +23,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from sb3_span.report import steps_to_threshold
+from sb3_span.zoo import make_agent
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-
-from sb3_span.report import steps_to_threshold
-from sb3_span.zoo import make_agent
 
 ENV_ID = "CartPole-v1"
 SOLVED = 475

@@ -1,13 +1,11 @@
-"""SAC with a SPAN of chosen shape on Pendulum-v1, saved and loaded. About a minute."""
+"""SAC with a SPAN of chosen shape on Pendulum-v1, saved and loaded. Half a minute: sb3_span.SAC is SB3's with updates in C."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stable_baselines3 import SAC
+from sb3_span import SAC, SPANPolicy
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-
-from sb3_span import SPANPolicy
 
 policy_kwargs = dict(
     # One dict for all networks, or one each for the actor (pi) and the critics (qf).
@@ -16,10 +14,10 @@ policy_kwargs = dict(
 )
 env = make_vec_env("Pendulum-v1", seed=0)
 model = SAC(SPANPolicy, env, learning_rate=1e-3, policy_kwargs=policy_kwargs, seed=0, device="cpu")
-model.learn(5_000)
+model.learn(15_000)
 
 with TemporaryDirectory() as folder:
     model.save(Path(folder) / "pendulum")
     model = SAC.load(Path(folder) / "pendulum")
 mean, std = evaluate_policy(model, env, n_eval_episodes=20)
-print(f"return {mean:.0f} +- {std:.0f} (a random policy has about -1200)")
+print(f"return {mean:.0f} +- {std:.0f} (solved is about -150, a random policy has about -1200)")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from sb3_span import _gym_notice  # noqa: F401  (the first, before anything imports SB3)
+from sb3_span import quiet_gym  # noqa: F401  (the first, before anything imports SB3)
 from sb3_span.algorithms import PPO, SAC
 from sb3_span.nn import SPAN, SPANArch
 from sb3_span.policies import (

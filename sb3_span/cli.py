@@ -4,18 +4,38 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+from sb3_span.shipped import HYPERPARAMS, find_study
+from sb3_span.version import __version__
+
+STUDIES = Path("studies")  # where studies go that are not told otherwise
+
+
+class _WithDefaults(argparse.HelpFormatter):
+    """Says what an option is when it is not given, unless its help does."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        is_told = action.default in (None, False, argparse.SUPPRESS) or "default" in (action.help or "")
+        return action.help if is_told else f"{action.help} (default: %(default)s)"
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"formatter_class": _WithDefaults, **kwargs})
 
 
 def main(arguments: list[str] | None = None) -> None:
     """
     :param arguments: The command line without the program's name; None for that of the process
     """
-    parser = argparse.ArgumentParser(prog="sb3-span", description="SPAN networks for Stable-Baselines3.")
+    parser = _Parser(prog="sb3-span", description="SPAN networks for Stable-Baselines3.")
+    parser.add_argument("--version", action="version", version=f"sb3_span {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     speed = commands.add_parser("speed", help="time SPAN against the MLP it replaces")
     speed.add_argument("--output", type=Path, default=Path("speed"), help="folder for the CSV files and the picture")
-    speed.add_argument("--hyperparams", type=Path, default=Path("hyperparams"), help="folder with span.yml and mlp.yml")
+    _add_hyperparams(speed)
     speed.add_argument("--rounds", type=int, default=20, help="rounds for each comparison")
     speed.add_argument(
         "--only", nargs="+", metavar="WHAT", help="training, predict, critics, ...; what else is in the folder stays"
@@ -41,63 +61,65 @@ def main(arguments: list[str] | None = None) -> None:
     budget.set_defaults(run=_budget)
 
     plot = commands.add_parser("plot", help="draw what an agent has learned (loading unpickles: trusted files only)")
-    plot.add_argument(
-        "model", help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents"
-    )
+    _add_model(plot)
     plot.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell; 'none' for none")
-    plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; the model's name by default")
-    plot.add_argument("--network", help="whose splines: pi (default), vf or qf")
+    plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; by default a PNG with the model's name")
+    plot.add_argument("--network", choices=("pi", "vf", "qf"), help="whose splines; by default the actor's, pi")
     plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
     plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
     plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
-    plot.add_argument(
+    plot.set_defaults(run=_plot)
+
+    diagnose = commands.add_parser("diagnose", help="why an agent does not learn (loading unpickles: trusted files only)")
+    diagnose.add_argument(
+        "model",
+        nargs="?",
+        help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents",
+    )
+    diagnose.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
+    diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")
+    diagnose.add_argument("--output", type=Path, help="also a picture, PNG or PDF or SVG")
+    diagnose.add_argument(
         "--vecnormalize",
         type=Path,
         metavar="FILE",
         help="VecNormalize's statistics, or none; default: those in the run's folder",
     )
-    plot.set_defaults(run=_plot)
+    diagnose.add_argument(
+        "--runs",
+        nargs="+",
+        metavar="LABEL=FILE",
+        help="no model: draw the progress.csv of runs with DiagnosticsCallback into one picture; seeds share a label",
+    )
+    diagnose.add_argument("--title", help="for --runs: the picture's title")
+    diagnose.set_defaults(run=_diagnose)
 
     watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
-    watch.add_argument(
-        "model", help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents"
-    )
+    _add_model(watch)
     watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
     watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
     watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
-    watch.add_argument(
-        "--vecnormalize",
-        type=Path,
-        metavar="FILE",
-        help="VecNormalize's statistics, or none; default: those in the run's folder",
-    )
     watch.set_defaults(run=_watch)
 
     export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
-    export.add_argument(
-        "model",
-        nargs="?",
-        help="a model's zip, its folder (Zoo, study), or an agent of examples/agents; loading can run code: trust it",
-    )
+    _add_model(export, nargs="?")
     export.add_argument("--format", choices=("c", "onnx"), default="c", help="c: policy.h and policy.c; onnx: policy.onnx")
-    export.add_argument("--output", type=Path, required=True, help="folder for the result")
+    export.add_argument("--output", type=Path, help="folder for the result; by default one with the model's name")
     export.add_argument(
-        "--vecnormalize", type=Path, metavar="FILE", help="VecNormalize's file, or none; default: that of the model's folder"
+        "--env", metavar="ID", help="environment to check the result with; by default the one it was trained on"
     )
-    export.add_argument("--env", help="environment to check the result with; default: the Zoo's or study's")
     export.add_argument("--name", default="policy", help="what files, functions and macros of C are called after")
     export.add_argument("--int8", action="store_true", help="C with weights in bytes: smaller, but less exact")
     export.add_argument("--report", action="store_true", help="no model: what SPAN and MLP need on a small device, as a table")
-    export.add_argument(
-        "--hyperparams", type=Path, default=Path("hyperparams"), help="for --report: where span.yml and mlp.yml are"
-    )
+    _add_hyperparams(export)
     export.set_defaults(run=_export)
 
     hvac = commands.add_parser("hvac", help="control simulated buildings: a data centre, an office (EnergyPlus)")
     _add_hvac_commands(hvac.add_subparsers(dest="hvac_command", required=True, metavar="COMMAND"))
 
     args = parser.parse_args(arguments)
-    if (here := os.getcwd()) not in sys.path:  # for modules that register environments, as with python -m
+    # For modules that register environments, as with python -m. Who only reads records imports nothing from here.
+    if args.run not in READERS and (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
     try:
         args.run(args)
@@ -112,9 +134,27 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
 
 
+def _add_model(command: argparse.ArgumentParser, nargs: str | None = None, other: str = "") -> None:
+    """What loads a model, and the statistics of its observations."""
+    names = "the folder of its run (study, RL Zoo), or an agent that comes with the package, such as cartpole"
+    command.add_argument("model", nargs=nargs, help=f"a file that model.save wrote, {names}{other}")
+    command.add_argument(
+        "--vecnormalize",
+        type=Path,
+        metavar="FILE",
+        help="what VecNormalize.save wrote, or none; by default it is looked for beside the model",
+    )
+
+
+def _add_hyperparams(command: argparse.ArgumentParser, files: str = "span.yml and mlp.yml") -> None:
+    command.add_argument(
+        "--hyperparams", type=Path, default=HYPERPARAMS, help=f"folder with {files}; by default the package's"
+    )
+
+
 def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     run = commands.add_parser("run", help="run a study, or go on with one that was stopped")
-    run.add_argument("file", type=Path, help="the study's file, such as zoo_configs/smoke.yml")
+    run.add_argument("file", type=Path, help="the study's file, or the name of one of the package's, such as smoke")
     run.add_argument("--workers", type=int, default=1, help="runs at a time; as many as there are cores is a good number")
     run.set_defaults(run=_study_run)
     status = commands.add_parser("status", help="what is waiting, running, done, failed, and how long it will take")
@@ -125,11 +165,21 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     gather.add_argument("sources", type=Path, nargs="+", help="folders of the same study")
     gather.set_defaults(run=_study_gather)
     search = commands.add_parser("search", help="search for settings: the same number of trials for each method")
-    search.add_argument("file", type=Path, help="a study's file with the key 'search', such as zoo_configs/search/ppo.yml")
+    search.add_argument(
+        "file", type=Path, help="a study's file with the key 'search', or the name of one of the package's, such as search/ppo"
+    )
     search.add_argument("--trials", type=int, default=30, help="trials for each method")
     search.set_defaults(run=_study_search)
-    for command in (run, status, retry, gather, search):
+    for command in (run, search):
+        command.add_argument("--folder", type=Path, help=f"the study's folder; by default {STUDIES} and the file's name")
+    for command in (status, retry, gather):
         command.add_argument("--folder", type=Path, required=True, help="the study's folder")
+    for command in (run, search):
+        command.add_argument(
+            "--trust",
+            action="store_true",
+            help="let the study execute code of its own: modules that are not installed, Python in strings, pickled buffers",
+        )
     for command in (run, status, retry):
         command.add_argument(
             "--storage",
@@ -147,9 +197,7 @@ def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
     train.add_argument("--episodes", type=int, default=100, help="episodes of the evaluation at the end")
     train.add_argument("--workers", type=int, default=1, help="runs at a time")
     train.add_argument("--download", action="store_true", help="download data sets that are not there")
-    train.add_argument(
-        "--hyperparams", type=Path, default=Path("hyperparams"), help="folder with offline_span.yml and offline_mlp.yml"
-    )
+    _add_hyperparams(train, "offline_span.yml and offline_mlp.yml")
     train.set_defaults(run=_offline_train)
     table = commands.add_parser("table", help="print the scores, the paper's beside them")
     table.add_argument("folder", type=Path, help="the folder of offline runs")
@@ -162,13 +210,13 @@ def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
     train.add_argument("--years", type=int, default=10, help="years to train, with a year of evaluation after each")
     train.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="SEED", help="0 to 4 by default")
     train.add_argument("--env", default="SPANDataCenter-v0", metavar="ID", help="the building and its climate")
-    train.add_argument("--folder", type=Path, required=True, help="folder for the records")
+    train.add_argument("--folder", type=Path, default=Path("hvac"), help="folder for the records")
     train.add_argument("--workers", type=int, default=1, help="agents to train at a time")
-    train.add_argument("--hyperparams", type=Path, default=Path("hyperparams"), help="folder with span.yml and mlp.yml")
+    _add_hyperparams(train)
     train.set_defaults(run=_hvac_train)
     evaluate = commands.add_parser("evaluate", help="control a year, every step kept (loading unpickles: trusted files only)")
-    evaluate.add_argument("model", help="a model's zip, the folder of a run, or a reference: rule, fixed")
-    evaluate.add_argument("--output", type=Path, help="folder for the years; that of the model by default")
+    _add_model(evaluate, other=", or a reference: rule, fixed")
+    evaluate.add_argument("--output", type=Path, help="folder for the years; by default that of the model")
     evaluate.set_defaults(run=_hvac_evaluate)
     for command in (train, evaluate):
         command.add_argument(
@@ -192,20 +240,26 @@ def _speed(args: argparse.Namespace) -> None:
 def _study_run(args: argparse.Namespace) -> None:
     from sb3_span.study.command import run_study
 
-    if not run_study(args.file, args.folder, args.storage, args.workers):
+    file = find_study(args.file)
+    folder = args.folder or STUDIES / file.stem
+    is_done = run_study(file, folder, args.storage, args.workers, args.trust)
+    print(f"Records: {folder}. Tables and figures of them: sb3-span report {folder}")
+    if not is_done:
         sys.exit(1)
 
 
 def _study_search(args: argparse.Namespace) -> None:
     from sb3_span.study.search import run_search
 
-    run_search(args.file, args.folder, args.trials)
+    file = find_study(args.file)
+    run_search(file, args.folder or STUDIES / file.stem, args.trials, args.trust)
 
 
 def _study_status(args: argparse.Namespace) -> None:
     from sb3_span.study.command import show_status
 
-    show_status(args.folder, args.storage)
+    if not show_status(args.folder, args.storage):
+        sys.exit(1)
 
 
 def _study_retry(args: argparse.Namespace) -> None:
@@ -247,20 +301,33 @@ def _offline_table(args: argparse.Namespace) -> None:
 
 
 def _budget(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.budget import print_budget
+    from sb3_span.inspection.budget import print_budget
 
     print_budget(args.env, args.algo, args.net_arch or args.params)
 
 
 def _plot(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.plotting import plot_file
+    from sb3_span.inspection.plotting import plot_file
 
     options = {"network": args.network, "names": args.names, "dims": args.slice, "n_modes": args.modes}
     plot_file(args.model, args.env, args.output, args.vecnormalize, **options)
 
 
+def _diagnose(args: argparse.Namespace) -> None:
+    if (args.model is None) != bool(args.runs):
+        raise ValueError("Name an agent to diagnose, or --runs LABEL=FILE ..., which takes none; not both.")
+    if args.runs:
+        from sb3_span.diagnose.runs import compare_runs
+
+        compare_runs(args.runs, args.output, args.title)
+    else:
+        from sb3_span.diagnose.command import diagnose_agent
+
+        diagnose_agent(args.model, args.env, args.episodes, args.output, args.vecnormalize)
+
+
 def _watch(args: argparse.Namespace) -> None:
-    from sb3_span.viewing.watching import watch
+    from sb3_span.inspection.watching import watch
 
     watch(args.model, args.env, args.gif, args.episodes, args.vecnormalize)
 
@@ -271,7 +338,7 @@ def _export(args: argparse.Namespace) -> None:
     if args.report:
         from sb3_span.deploy.report import write_device_report
 
-        write_device_report(args.output, args.hyperparams)
+        write_device_report(args.output or Path("device"), args.hyperparams)
     else:
         from sb3_span.deploy.command import export_model
 
@@ -290,13 +357,16 @@ def _hvac_train(args: argparse.Namespace) -> None:
 def _hvac_evaluate(args: argparse.Namespace) -> None:
     from sb3_span.hvac.command import evaluate
 
-    evaluate(args.model, args.evaluate_on, args.output, _days(args))
+    evaluate(args.model, args.evaluate_on, args.output, _days(args), args.vecnormalize)
 
 
 def _hvac_report(args: argparse.Namespace) -> None:
     from sb3_span.hvac.report import write_report
 
     write_report(args.folder)
+
+
+READERS = (_study_status, _study_retry, _study_gather, _report, _offline_table)
 
 
 def _days(args: argparse.Namespace) -> dict[str, str] | None:

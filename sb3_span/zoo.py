@@ -95,7 +95,7 @@ def _find_algorithm(policy: Any, entry: dict[str, Any]) -> tuple[Any, type[BaseA
 Sampler = Callable[[Any, int, int, dict], dict[str, Any]]
 Converter = Callable[[dict[str, Any]], dict[str, Any]]
 
-# SPAN bears higher learning rates than the MLPs that the Zoo's range is made for. They are not scaled once more.
+# SPAN supports higher learning rates than the MLPs that the Zoo's range is made for. They are not scaled once more.
 LEARNING_RATES = (1e-4, 1e-2)
 SPAN_PARAMS = ("nmodes", "nelems", "basis", "degree")
 

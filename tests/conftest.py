@@ -1,6 +1,14 @@
 import pytest
 import torch as th
 
+import sb3_span  # noqa: F401  (before the tests import Stable-Baselines3: see sb3_span/quiet_gym.py)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--faults", type=float, default=0, metavar="MINUTES", help="disturb a study for so long; default: briefly"
+    )
+
 
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:

@@ -106,6 +106,8 @@ def test_wheel_works_outside_the_repository(kernel, tmp_path):
         pytest.skip("there is no C compiler here")
     source = tmp_path / "source"  # a copy: a build leaves files behind that the next one would pick up
     shutil.copytree(ROOT / "sb3_span", source / "sb3_span", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("hyperparams", "zoo_configs", "examples"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     compiler = {} if kernel == "native" else {"CC": "false"}
@@ -124,11 +126,22 @@ def test_wheel_works_outside_the_repository(kernel, tmp_path):
         names
     )  # exported policies are made of these
     assert {"sb3_span/hvac/data/observations.csv", "sb3_span/report/data/paper/hvac_monthly.csv"} <= set(names)
-    assert not [name for name in names if name.startswith(("tests", "examples"))]
+    assert not [name for name in names if name.startswith(("tests", "examples")) or name.endswith("agents/train.py")]
+    # What is beside the package in a clone.
+    for path in (*ROOT.glob("hyperparams/*.yml"), *ROOT.glob("zoo_configs/**/*.yml"), *ROOT.glob("examples/agents/**/*.zip")):
+        assert f"sb3_span/shipped_files/{path.relative_to(ROOT)}" in names
+    assert "sb3_span/shipped_files/examples/agents/Hopper-v5/vecnormalize.pkl" in names
+    if kernel == "native":  # one for this version of Python and all later ones
+        assert "-cp311-abi3-" in wheel.name and "sb3_span/nn/native/_native.abi3.so" in names
     # The wheel's own files, not the checkout that an editable install points to.
     script = f"import sys; sys.path.insert(0, {str(site)!r}); import sb3_span; print(sb3_span.__file__); "
     script += "from sb3_span.nn import kernel_info; print(kernel_info()['kernel']); "
     script += "from stable_baselines3 import PPO; PPO('SPANPolicy', 'CartPole-v1', n_steps=64).learn(64)"
-    out = run("-c", script, cwd=tmp_path, env=environment).split()
+    script += "; from sb3_span.shipped import find_study; print(find_study('smoke')); from sb3_span.cli import main; "
+    script += "main(['watch', 'cartpole', '--episodes', '1'])"
+    environment.pop("DISPLAY", None)
+    out = run("-c", script, cwd=tmp_path, env=environment).splitlines()
     assert out[0].startswith(str(site))
     assert out[1] == kernel
+    assert out[2] == str(site / "sb3_span" / "shipped_files" / "zoo_configs" / "smoke.yml")
+    assert "CartPole-v1: return 500.0" in out[-1]

@@ -14,15 +14,15 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.save_util import recursive_getattr
-
+from sb3_span.inspection.watching import returns
 from sb3_span.policies.budget import count_parameters
+from sb3_span.saved import find_vecnormalize, load_agent
+from sb3_span.saved.names import MODEL
+from sb3_span.saved.statistics import NORMALIZATION
 from sb3_span.study.plan import Run, read_plan
 from sb3_span.study.run import train
-from sb3_span.trained import MODEL, NORMALIZATION, find_vecnormalize
-from sb3_span.viewing.agents import load_agent
-from sb3_span.viewing.watching import returns
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.save_util import recursive_getattr
 
 FOLDER = Path(__file__).resolve().parent
 STUDY = FOLDER.parents[1] / "zoo_configs" / "tuned.yml"

@@ -16,7 +16,9 @@ void loop(void) {
     float observation[POLICY_OBSERVATION_SIZE];
     int32_t action[POLICY_ACTION_SIZE];
     board_read(observation);
-    policy_act(observation, action);
-    board_push(action[0] == 1 ? 10.0f : -10.0f); /* newtons */
+    if (policy_act(observation, action) == POLICY_OK)
+        board_push(action[0] == 1 ? 10.0f : -10.0f); /* newtons */
+    else
+        board_push(0.0f); /* a sensor has sent what is not a number */
     board_wait();
 }

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_span.algorithms.actor import POLICIES, NativeActor, why_not_act
 from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.plan import Plan
 from sb3_span.nn.checks import Unsupported
+from sb3_span.policies.optimizers import used_learning_rate
 from sb3_span.policies.options import SPANOptions
 from sb3_span.policies.registry import check_policy
+from sb3_span.policies.saturation import warn_of_observations
 
 NATIVE = ("_plan", "_why_not", "_has_logged", "_collecting", "_native_actor")
 
@@ -82,12 +85,24 @@ class WithNativeCode(BaseAlgorithm):
         return why_not_act(self.policy)
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
+        # Saved with the model: whoever loads it then knows whether it needs the statistics of a VecNormalize.
+        normalization = self.get_vec_normalize_env()
+        self.trained_on_normalized_observations = normalization is not None and normalization.norm_obs
         self._why_not = self._native_actor = None
         if not self._has_logged:
             self._has_logged = True
             status = self.native_status()
             logging.getLogger("sb3_span").log(logging.INFO if self._why_not is None else logging.WARNING, status)
-        return super()._setup_learn(*args, **kwargs)
+        done = super()._setup_learn(*args, **kwargs)
+        if isinstance(self.policy, SPANOptions):
+            warn_of_observations(self._last_obs)
+        return done
+
+    def _update_learning_rate(self, optimizers: list[th.optim.Optimizer] | th.optim.Optimizer) -> None:
+        super()._update_learning_rate(optimizers)
+        # SB3 logs the rate that was asked for; of a SPAN policy it may be a part of the one that is used (lr_scale).
+        first = optimizers[0] if isinstance(optimizers, list) else optimizers
+        self.logger.record("train/learning_rate", used_learning_rate(first))
 
     def set_parameters(self, *args: Any, **kwargs: Any) -> None:
         super().set_parameters(*args, **kwargs)

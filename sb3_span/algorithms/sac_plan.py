@@ -128,7 +128,7 @@ def _draw(buffer: Any, batch_size: int, env: VecNormalize | None) -> tuple[Trans
         them, None for all; and how VecNormalize scales them, or None
     """
     is_plain = type(buffer) is ReplayBuffer and not buffer.optimize_memory_usage
-    is_scaled = env is None or (type(env) is VecNormalize and not isinstance(env.obs_rms, dict))
+    is_scaled = env is None or (type(env) is VecNormalize and not (env.norm_obs and isinstance(env.obs_rms, dict)))
     if not is_plain or not is_scaled or buffer.observations.dtype.char not in "fd" or buffer.actions.dtype.char not in "fd":
         data = buffer.sample(batch_size, env)
         tensors = (data.observations, data.actions, data.next_observations, data.rewards, data.dones, None, data.discounts)

@@ -14,11 +14,16 @@ UNCHANGEABLE = (bool, int, float, str, type(None), np.bool_, np.float64, np.floa
 
 def step(env: VecEnv, actions: np.ndarray) -> Stepped:
     """``env.step(actions)``, which copies observations and infos by way of ``deepcopy``: as much time as a physics engine."""
-    if type(env) is VecNormalize and type(env.obs_rms) is RunningMeanStd and _is_untouched(env):
+    if type(env) is VecNormalize and _has_vectors(env) and _is_untouched(env):
         return _normalize(env, step(env.venv, actions))
     if type(env) is DummyVecEnv and env.keys == [None] and _is_untouched(env):
         return _step_each(env, actions)
     return env.step(actions)
+
+
+def _has_vectors(env: VecNormalize) -> bool:
+    """Whether the statistics are not those of a Dict; without ``norm_obs`` there are none of observations."""
+    return not env.norm_obs or type(env.obs_rms) is RunningMeanStd
 
 
 def _is_untouched(env: VecEnv) -> bool:

@@ -49,10 +49,13 @@ def _act(policy: DeterministicPolicy, body: Body) -> list[str]:
     result = f"{action_type(space)} *action"
     buffers = [f"float {', '.join(f'{name}[{width}]' for name, width in body.buffers.items())};"]
     if isinstance(space, spaces.Box):
-        return [_function(f"void policy_act({arguments}, {result})", [*buffers, *body.lines, *_bound(space, policy, body)])]
+        refuse = f"if (any_nan({body.scores}, {n})) return POLICY_NOT_A_NUMBER;"
+        lines = [*buffers, *body.lines, refuse, *_bound(space, policy, body), "return POLICY_OK;"]
+        return [_function(f"int policy_act({arguments}, {result})", lines)]
     copy = f"for (int i = 0; i < {n}; i++) scores[i] = {body.scores}[i];"
-    scores = _function(f"void policy_scores({arguments}, float *scores)", [*buffers, *body.lines, copy])
-    lines = [f"float scores[{n}];", "policy_scores(observation, scores);"]
+    result_code = f"return any_nan(scores, {n}) ? POLICY_NOT_A_NUMBER : POLICY_OK;"
+    scores = _function(f"int policy_scores({arguments}, float *scores)", [*buffers, *body.lines, copy, result_code])
+    lines = [f"float scores[{n}];", "if (policy_scores(observation, scores) != POLICY_OK) return POLICY_NOT_A_NUMBER;"]
     if isinstance(space, spaces.MultiBinary):
         lines.append(f"for (int i = 0; i < {n}; i++) action[i] = scores[i] > 0.0f;")
     else:
@@ -60,7 +63,7 @@ def _act(policy: DeterministicPolicy, body: Body) -> list[str]:
         for k, choices in enumerate(_choices(space)):
             lines.append(f"action[{k}] = largest(scores{f' + {start}' if start else ''}, {choices});")
             start += choices
-    return [scores, _function(f"void policy_act({arguments}, {result})", lines)]
+    return [scores, _function(f"int policy_act({arguments}, {result})", [*lines, "return POLICY_OK;"])]
 
 
 def _choices(space: spaces.Space) -> list[int]:

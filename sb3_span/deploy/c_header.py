@@ -44,6 +44,8 @@ def write_header(policy: DeterministicPolicy, network: str, memory: str, n_score
         "Policy": f"{policy.policy_name}: {network}",
         "Observation": f"{_describe(observation)}, {_units(policy)}",
         "Action": f"{_describe(action)}, in the order and units of the environment's own; the deterministic one",
+        "Returns": "POLICY_OK; or POLICY_NOT_A_NUMBER, and the action is left as it was, when an observation is not a number "
+        "(NaN) or leads to one that is not. Compile without -ffast-math, which removes the check",
         "Memory": f"{memory}; no other",
         "Check": check,
     }
@@ -65,11 +67,14 @@ def write_header(policy: DeterministicPolicy, network: str, memory: str, n_score
         f"#define POLICY_ACTION_SIZE {size(action)}",
         *([] if isinstance(action, spaces.Box) else [f"#define POLICY_SCORES_SIZE {n_scores}"]),
         "",
+        "#define POLICY_OK 0",
+        "#define POLICY_NOT_A_NUMBER 1",
+        "",
         "#ifdef __cplusplus",
         'extern "C" {',
         "#endif",
         "",
-        f"void policy_act({takes}, {action_type(action)} *action);",
+        f"int policy_act({takes}, {action_type(action)} *action);",
         *_scores_declaration(action, takes),
         "",
         "#ifdef __cplusplus",
@@ -85,7 +90,7 @@ def _scores_declaration(action: spaces.Space, takes: str) -> list[str]:
     if isinstance(action, spaces.Box):
         return []
     why = "/* What policy_act decides by; to leave out actions that are not allowed now, choose among the scores yourself. */"
-    return ["", why, f"void policy_scores({takes}, float *scores);"]
+    return ["", why, f"int policy_scores({takes}, float *scores);"]
 
 
 def _units(policy: DeterministicPolicy) -> str:

@@ -5,16 +5,17 @@ from pathlib import Path
 from gymnasium.envs.registration import EnvSpec
 
 from sb3_span.deploy.export import export_c, export_onnx
-from sb3_span.deploy.load import load_trained
 from sb3_span.deploy.observations import RecordingError
 from sb3_span.deploy.verify import Verification
-from sb3_span.trained import env_of, find_agent
+from sb3_span.saved import env_of, find_agent, load_trained
+from sb3_span.saved.find import label_of
+from sb3_span.saved.normalization import describe
 
 
 def export_model(
     model: str,
     form: str,
-    output: Path,
+    output: Path | None = None,
     vecnormalize: Path | None = None,
     env: str | None = None,
     int8: bool = False,
@@ -23,12 +24,11 @@ def export_model(
     """
     Export a trained policy and print what the check has found.
 
-    :param model: A model's zip, a folder of the Zoo or of a study's run, or the short name of an agent in ``examples/agents``;
-        unpickled, so it has to be one that you trust
+    :param model: A model's zip, a folder of the Zoo or of a study's run, or the short name of an agent that comes with the
+        package; unpickled, so it has to be one that you trust
     :param form: "c" or "onnx"
-    :param output: Folder for the result
-    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one in the Zoo's or study's
-        folder
+    :param output: Folder for the result; None for a new one with the name of the model or of its run's folder
+    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one that lies beside the model
     :param env: The environment to record observations from; None takes the Zoo's or study's
     :param int8: Store the weights of C code in bytes
     :param name: What the files, functions and macros of C code are called after
@@ -38,6 +38,10 @@ def export_model(
     if name != "policy" and form != "c":
         raise ValueError("--name is for --format c; an ONNX file may be renamed.")
     file = find_agent(model)
+    if output is None:
+        output = Path(f"{label_of(model, file)}-{form}")
+        if output.exists():
+            raise ValueError(f"There is a {output} already. Name another folder, or this one to replace it: --output {output}")
     trained = load_trained(file, vecnormalize)
     known = env or env_of(file)
     if known is None:
@@ -57,7 +61,7 @@ def export_model(
             raise ValueError(f"--env {env}: {problem}") from problem
         print(f"Checking with random observations only: {problem}")
         verification = export(None)
-    normalized = " with its VecNormalize statistics" if trained.vecnormalize is not None else ""
     files = [f"{name}.h", f"{name}.c"] if form == "c" else ["policy.onnx"]
     written = ", ".join(str(output / file) for file in files)
-    print(f"{type(trained.policy).__name__}{normalized}: {verification}.\nWritten: {written}")
+    seen = describe(trained.vecnormalize_file)
+    print(f"{type(trained.policy).__name__}, {seen}: {verification}.\nWritten: {written}")

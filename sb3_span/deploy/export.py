@@ -12,13 +12,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecNormalize
 
+from sb3_span.atomic_files import written_whole
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.observations import RecordingError, make_observations
 from sb3_span.deploy.policy import DeterministicPolicy, Observation
 from sb3_span.deploy.verify import TOLERANCE, Verification, verify
-from sb3_span.files import written_whole
-from sb3_span.trained import load_vecnormalize
+from sb3_span.saved import load_statistics
 
 
 def export_c(
@@ -87,7 +87,7 @@ def _prepare(
     :return: The policy, and observations to check its export with
     """
     if isinstance(vecnormalize, Path | str):
-        vecnormalize = load_vecnormalize(vecnormalize)
+        vecnormalize = load_statistics(vecnormalize)
     if isinstance(model, BaseAlgorithm):
         vecnormalize = vecnormalize or model.get_vec_normalize_env()
     policy = DeterministicPolicy(model, vecnormalize)

@@ -11,7 +11,8 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.preprocessing import is_image_space, maybe_transpose
 
 from sb3_span.deploy.policy import DeterministicPolicy, Normalization, Observation
-from sb3_span.trained import env_name, same_actions
+from sb3_span.saved import env_name
+from sb3_span.saved.spaces import mismatch
 
 TOTAL = 10_000
 RECORDED = TOTAL // 2
@@ -56,20 +57,12 @@ def _record(policy: DeterministicPolicy, env: EnvSpec | str, rng: np.random.Gene
             unknown = isinstance(error, gym.error.UnregisteredEnv)
             advice = " If a module of yours registers it, write module:id." if unknown else ""
             raise RecordingError(f"{name} cannot be made here: {error}{advice}") from error
-        _check_spaces(name, envs[0], policy)
+        if problem := mismatch(policy, envs[0], name):
+            raise RecordingError(f"{problem} There must have been a wrapper or an option in training.")
         try:
             return list(_play(policy, envs, rng))
         except Exception as error:
             raise RecordingError(f"{name} ended with an error, {type(error).__name__}: {error}") from error
-
-
-def _check_spaces(name: str, env: gym.Env, policy: DeterministicPolicy) -> None:
-    shown, observed = env.observation_space, policy.observation_space
-    wrapped = "there must have been a wrapper or an option in training."
-    if shown != observed and not (is_image_space(observed) and is_image_space(shown)):
-        raise RecordingError(f"{name} shows {shown}, but the policy observes {observed}; {wrapped}")
-    if not same_actions(policy.action_space, env.action_space):
-        raise RecordingError(f"{name} takes {env.action_space}, but the policy's actions are {policy.action_space}; {wrapped}")
 
 
 def _play(policy: DeterministicPolicy, envs: list[gym.Env], rng: np.random.Generator) -> Iterator[Observation]:

@@ -11,14 +11,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from sb3_span.atomic_files import write_text
 from sb3_span.deploy.c_code import write_c
 from sb3_span.deploy.compiled import CompiledPolicy
 from sb3_span.deploy.device import missing_tools, run_on_device
 from sb3_span.deploy.observations import make_observations
 from sb3_span.deploy.policy import DeterministicPolicy
 from sb3_span.deploy.verify import verify
-from sb3_span.files import write_text
-from sb3_span.machine import machine
+from sb3_span.provenance import machine
 from sb3_span.speed.training import drift_scales
 from sb3_span.zoo import make_agent
 
@@ -45,9 +45,7 @@ def write_device_report(output: Path, hyperparams: Path) -> None:
         raise ValueError(f"--report needs an emulated device: {missing}.")
     for name in NETWORKS.values():
         if not (hyperparams / name).is_file():
-            raise ValueError(
-                f"There is no {hyperparams / name}. Run this in the repository's root, or name the folder with --hyperparams."
-            )
+            raise ValueError(f"There is no {hyperparams / name}. Name a folder that has it with --hyperparams.")
     rows = []
     for env_id in ENVIRONMENTS:
         for int8 in (False, True):

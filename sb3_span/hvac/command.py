@@ -18,8 +18,11 @@ from sb3_span.hvac.results import REFERENCE_FOLDER
 from sb3_span.hvac.simulation import SimulationError
 from sb3_span.hvac.training import train
 from sb3_span.hvac.years import simulate, write_year, year_file
+from sb3_span.saved import env_name, env_of, find_model, find_vecnormalize
+from sb3_span.saved.environments import env_options, find_env_id
+from sb3_span.saved.names import MODEL
+from sb3_span.saved.normalization import describe
 from sb3_span.study.records import run_folders
-from sb3_span.trained import MODEL, env_name, env_of, env_options, find_env_id, find_model
 
 
 @contextlib.contextmanager
@@ -57,7 +60,13 @@ def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: 
 
 
 @plain_errors()
-def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, days: dict[str, Any] | None = None) -> None:
+def evaluate(
+    model: str,
+    evaluate_on: list[str],
+    output: Path | None = None,
+    days: dict[str, Any] | None = None,
+    vecnormalize: Path | None = None,
+) -> None:
     """
     Control a year and keep every step of it.
 
@@ -65,15 +74,17 @@ def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, day
     :param evaluate_on: The buildings and climates to control; none for that of training
     :param output: Folder for the years; None for that of the model
     :param days: ``first_day`` and ``last_day``, for a year that is shorter; None for those of training
+    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
     """
     th.set_num_threads(1)
     path = Path(model)
     trained_on, trained_days, is_run = DEFAULT, {}, False
     if model in REFERENCES:
-        controller = REFERENCES[model]
+        controller, seen = REFERENCES[model], ""
     else:
         file = find_model(path)
-        controller = load_controller(file)
+        statistics = find_vecnormalize(file, vecnormalize)
+        controller, seen = load_controller(file, statistics), f", {describe(statistics)}"
         trained_on, trained_days, is_run = env_name(env_of(file) or DEFAULT), env_options(file), find_env_id(file) is not None
     if days is None:
         days = trained_days
@@ -94,7 +105,7 @@ def evaluate(model: str, evaluate_on: list[str], output: Path | None = None, day
         whole = monthly(year, env.site.building).set_index("month").loc[WHOLE_YEAR]
         console.print(
             f"{path.name} on {env.site.env_id}: return {year['reward'].sum():,.0f}, mean power "
-            f"{whole['power'] / 1000:,.1f} kW, outside the comfort range {100 * whole['outside']:.2f} % of the time. "
+            f"{whole['power'] / 1000:,.1f} kW, outside the comfort range {100 * whole['outside']:.2f} % of the time{seen}. "
             f"Written: {target}",
             highlight=False,
             soft_wrap=True,

@@ -8,8 +8,7 @@ from gymnasium.spaces import flatdim
 
 from sb3_span.hvac.buildings import DATA_CENTER, FIVE_ZONE, OUTDOOR
 from sb3_span.hvac.env import BuildingEnv
-from sb3_span.trained import find_model, find_vecnormalize, load_vecnormalize
-from sb3_span.viewing.agents import load_agent
+from sb3_span.saved import find_model, load_agent, load_statistics
 
 # From the last observation, shape (D,), and the environment, which has it in units, to an action, shape (A,).
 Controller = Callable[[np.ndarray, BuildingEnv], np.ndarray]
@@ -54,18 +53,18 @@ def office_rule(readings: dict[str, float]) -> tuple[float, float]:
 REFERENCES: dict[str, Controller] = {"rule": rule, "fixed": fixed}
 
 
-def load_controller(model: Path) -> Controller:
+def load_controller(model: Path, vecnormalize: Path | None = None) -> Controller:
     """
     A trained agent, which acts without noise. Loading unpickles: only for files that you trust.
 
     :param model: A file that ``model.save`` wrote, or the folder of a study's run or of the Zoo
+    :param vecnormalize: The file that ``VecNormalize.save`` wrote, if the agent was trained with one
     """
     file = find_model(model)
     if not file.is_file():
         raise ValueError(f"There is no model {file}. Name a file that model.save wrote, or the folder of a finished run.")
     agent = load_agent(file)
-    found = find_vecnormalize(file)
-    normalization = None if found is None else load_vecnormalize(found)
+    normalization = None if vecnormalize is None else load_statistics(vecnormalize)
 
     def control(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
         if observation.shape != agent.observation_space.shape:

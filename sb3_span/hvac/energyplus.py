@@ -18,7 +18,7 @@ from gymnasium.error import DependencyNotInstalled
 
 IDD = "Energy+.idd"
 WHEEL = "pyenergyplus-lbnl"
-INSTALL = "pip install -c constraints-hvac.txt -e '.[hvac,zoo]' in a clone of the repository"
+INSTALL = "pip install 'sb3_span[hvac,zoo]'"
 OLDEST_PYTHON = (3, 12)
 # What the weather's design days are written with.
 DICTIONARY = ("Version", "Site:Location", "SizingPeriod:DesignDay", "RunPeriodControl:DaylightSavingTime")

@@ -7,7 +7,9 @@ from typing import Any
 import yaml
 
 from sb3_span.hvac.env import BuildingEnv
-from sb3_span.study.command import STUDY_FILE, retry, run_study
+from sb3_span.shipped import HYPERPARAMS
+from sb3_span.study.command import retry, run_study
+from sb3_span.study.folder import STUDY_FILE
 from sb3_span.study.records import ERROR
 
 METHODS = ("span", "mlp")
@@ -20,7 +22,7 @@ def train(
     seeds: list[int],
     folder: Path,
     n_workers: int = 1,
-    hyperparams: Path = Path("hyperparams"),
+    hyperparams: Path = HYPERPARAMS,
     days: dict[str, Any] | None = None,
 ) -> bool:
     """
@@ -70,7 +72,7 @@ def make_study(
 
 def _entry(file: Path, env_id: str) -> dict[str, Any]:
     if not file.is_file():
-        raise ValueError(f"There is no {file}. Run this in the repository's root, or name the folder with --hyperparams.")
+        raise ValueError(f"There is no {file}. Name a folder that has it with --hyperparams.")
     entries = yaml.safe_load(file.read_text())
     if env_id not in entries:
         raise ValueError(f"{file} has no entry for {env_id!r}; copy that of another building, or take another --env.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.hvac.buildings import OUTDOOR, POWER
 from sb3_span.hvac.controllers import Controller
 from sb3_span.hvac.env import BuildingEnv

@@ -77,8 +77,9 @@ class SPAN(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, th.Tensor], prefix: str, *args: Any) -> None:
         saved = state_dict.setdefault(prefix + "is_bounded", th.tensor(False))
-        if bool(saved) != self.arch.bounded:
-            self._set_bounded(bool(saved))
+        is_bounded = bool(saved > 0.5)  # somebody who adds noise to all that a state holds adds it to this, too
+        if is_bounded != self.arch.bounded:
+            self._set_bounded(is_bounded)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _first_coefficients(self, stack: int) -> th.Tensor:

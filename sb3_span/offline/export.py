@@ -6,7 +6,7 @@ import torch as th
 from d3rlpy.algos.qlearning.base import QLearningAlgoBase
 from torch import nn
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 
 
 class _GreedyPolicy(nn.Module):

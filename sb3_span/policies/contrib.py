@@ -13,7 +13,7 @@ from sb3_span.policies.on_policy import SPANActorCriticPolicy, SPANOnPolicy
 from sb3_span.policies.options import SPANOptions
 
 try:
-    from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
+    from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
     from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
     from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
     from sb3_contrib.common.recurrent.type_aliases import RNNStates
@@ -42,9 +42,7 @@ class SPANQRDQNPolicy(SPANOptions, QRDQNPolicy):
     Takes every option of sb3-contrib's ``QRDQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
     """
 
     span_roles = ("qf",)
@@ -72,11 +70,8 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1
-    :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
-        None, the default, does not clip
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
+    :param max_grad_norm: As for :class:`~sb3_span.SPANPolicy`
     """
 
     actor_class = SPANActor
@@ -104,9 +99,7 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1. By default, without a dict, 10 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 10 for all parts but ``other``
     """
 
 
@@ -119,9 +112,7 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1. By default, without a dict, 10 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 10 for all parts but ``other``
     """
 
     def _build_mlp_extractor(self) -> None:
@@ -155,3 +146,4 @@ POLICIES: dict[type[BaseAlgorithm], type[BasePolicy]] = {
     MaskablePPO: SPANMaskableActorCriticPolicy,
     RecurrentPPO: SPANRecurrentActorCriticPolicy,
 }
+WITHOUT: tuple[type[BaseAlgorithm], ...] = (ARS, CrossQ)

@@ -13,9 +13,7 @@ class SPANDQNPolicy(SPANOptions, DQNPolicy):
     Takes every option of SB3's ``DQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
     """
 
     span_roles = ("qf",)

@@ -44,9 +44,7 @@ class SPANActorCriticPolicy(SPANOnPolicy, ActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1. By default, without a dict, 10 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 10 for all parts but ``other``
     :param stacked: Whether the two, when they have one shape, share their parameters' tensors and are evaluated at once.
         False is for algorithms that tell the actor's parameters from the critic's; TRPO has a policy of its own for that
     """

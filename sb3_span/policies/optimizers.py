@@ -50,6 +50,17 @@ class Adapted(th.optim.Optimizer):
 
     step.hooked = True  # type: ignore[attr-defined]  # torch's hooks are in the step of the class behind
 
+    def __repr__(self) -> str:
+        """With the learning rates that are used."""
+        lr_scale, whole = self.defaults.get("lr_scale"), list(self.param_groups)
+        if lr_scale is None or len(whole) != 1:
+            return super().__repr__()
+        self.param_groups[:] = _split(whole[0], lr_scale)
+        try:
+            return super().__repr__()
+        finally:
+            self.param_groups[:] = whole
+
     def __reduce__(self) -> Any:
         # The class is made at run time, so pickle cannot find it by its name.
         return _new_adapted, (self.plain_class,), self.__getstate__()
@@ -121,6 +132,13 @@ def scale_learning_rates(
     """
     _adapt(optimizer)
     optimizer.defaults["lr_scale"] = [lr_scale[parts[param]] for param in _only_group(optimizer)["params"]]
+
+
+def used_learning_rate(optimizer: th.optim.Optimizer) -> float:
+    """The learning rate that most of an optimizer's parameters are trained with."""
+    lr_scale = optimizer.defaults.get("lr_scale")
+    groups = optimizer.param_groups if lr_scale is None else _split(_only_group(optimizer), lr_scale)
+    return max(groups, key=lambda group: sum(param.numel() for param in group["params"]))["lr"]
 
 
 def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:

@@ -13,6 +13,7 @@ from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
 from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_of, read_lr_scale, scale_learning_rates
 from sb3_span.policies.registry import ALIAS, users_of
+from sb3_span.policies.saturation import warn_of_bounds
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
 
@@ -90,6 +91,7 @@ class SPANOptions(BasePolicy):
                 f"{type(self).__name__} got max_grad_norm={kwargs['max_grad_norm']!r}, which is not the policy's here. "
                 "The algorithm clips the gradients: pass max_grad_norm to it."
             )
+        warn_of_bounds(observation_space)
         # SB3 builds the networks inside super().__init__, so this has to be there before.
         self.archs = split_by_role(span_arch, self.span_roles, self.default_arch)
         self.lr_scale = read_lr_scale(self.default_lr_scale if lr_scale is None else lr_scale)
@@ -111,8 +113,8 @@ class SPANOptions(BasePolicy):
                 raise
             raise AttributeError(
                 f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there "
-                f'is a SPAN policy for knows its own by the string "{ALIAS}"; others take their own policies with '
-                "features_extractor_class=SPANFeaturesExtractor."
+                f'is a SPAN policy for knows its own by the string "{ALIAS}", and a saved model is loaded by the algorithm '
+                "that saved it. Other algorithms take their own policies with features_extractor_class=SPANFeaturesExtractor."
             ) from error
 
     def make_network(

@@ -6,13 +6,18 @@ from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
+from sb3_span.policies.dispatch import NoSPANPolicy, OwnPolicyClass
+
 ALIAS = "SPANPolicy"
 
 _policies: dict[type[BaseAlgorithm], type[BasePolicy]] = {}
 
 
 def register_policies() -> None:
-    """Make the string ``"SPANPolicy"`` known to every supported algorithm, those of sb3-contrib if it is installed."""
+    """
+    Make the string ``"SPANPolicy"`` known to every supported algorithm, those of sb3-contrib if it is installed, and let the
+    class of that name stand for it.
+    """
     from sb3_span.policies.dqn import SPANDQNPolicy
     from sb3_span.policies.on_policy import SPANActorCriticPolicy
     from sb3_span.policies.sac import SPANPolicy
@@ -21,11 +26,14 @@ def register_policies() -> None:
     _policies.update({PPO: SPANActorCriticPolicy, A2C: SPANActorCriticPolicy, SAC: SPANPolicy})
     _policies.update({TD3: SPANTD3Policy, DDPG: SPANTD3Policy, DQN: SPANDQNPolicy})
     with contextlib.suppress(ImportError):
-        from sb3_span.policies.contrib import POLICIES
+        from sb3_span.policies.contrib import POLICIES, WITHOUT
 
         _policies.update(POLICIES)
+        for algorithm in WITHOUT:
+            algorithm.policy_aliases[ALIAS] = NoSPANPolicy
     for algorithm, policy in _policies.items():
         algorithm.policy_aliases[ALIAS] = policy
+        algorithm.policy_class = OwnPolicyClass(SPANPolicy, policy)  # type: ignore[assignment]
 
 
 def supported_algorithms() -> dict[str, type[BaseAlgorithm]]:

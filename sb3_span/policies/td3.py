@@ -14,11 +14,8 @@ class SPANTD3Policy(SPANOffPolicy, TD3Policy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
-    :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
-        ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1
-    :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
-        None, the default, does not clip
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
+    :param max_grad_norm: As for :class:`~sb3_span.SPANPolicy`
     """
 
     actor_class = SPANTD3Actor

@@ -75,14 +75,15 @@ class Figures:
 
     def _draw_curves(self, axes: Axes, env: str, curves: dict[str, pd.DataFrame]) -> None:
         """
-        :param curves: Of each method: x, mean, std, and whether all runs are in it
+        :param curves: Of each method: x, mean, std, low and high of the runs, and whether all runs are in it
         """
         ends = []
         for method, curve in curves.items():
             color = self.colors[method]
-            axes.fill_between(
-                curve["x"], curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=color, alpha=0.16, lw=0
-            )
+            # No further than any run: beyond a bound such as CartPole's 500 there are no returns.
+            low = (curve["mean"] - curve["std"]).clip(lower=curve["low"])
+            high = (curve["mean"] + curve["std"]).clip(upper=curve["high"])
+            axes.fill_between(curve["x"], low, high, color=color, alpha=0.16, lw=0)
             complete = curve["complete"].to_numpy()
             axes.plot(curve["x"], curve["mean"].where(complete), color=color)
             if not complete.all():  # joined to the full line
@@ -147,7 +148,7 @@ class Figures:
             axes.set(ylim=(-0.02, 1.02), xlim=(-0.2, 1.2), ylabel="runs at or above it")
             axes.set_xlabel(f"normalised score, {_seeds(profiles.loc[profiles.env == group, 'seeds'])}")
             axes.set_title(group)
-            axes.legend(frameon=False, loc="lower left", labelcolor="linecolor", handlelength=1)
+            figure.legend(loc="outside upper center", ncols=3, frameon=False, labelcolor="linecolor", handlelength=1)
             pictures.append(save(figure, self.folder, f"profile_{group}", f"Performance profile of {group}"))
         return pictures
 
@@ -185,7 +186,7 @@ def _seeds(counts: Iterable[int]) -> str:
 
 def _curve_over_steps(runs: list[Run]) -> pd.DataFrame:
     """
-    :return: x (steps), mean, std (0 for a single run), and whether all runs got there
+    :return: x (steps), mean, std (0 for a single run), low and high of the runs, and whether all runs got there
     """
     curves = pd.DataFrame({i: pd.Series(run.means, index=run.steps) for i, run in enumerate(runs)}).sort_index()
     # Runs of different settings may be evaluated at different steps: between its evaluations a run keeps the last one.
@@ -195,6 +196,8 @@ def _curve_over_steps(runs: list[Run]) -> pd.DataFrame:
             "x": curves.index,
             "mean": curves.mean(axis=1),
             "std": curves.std(axis=1).fillna(0),
+            "low": curves.min(axis=1),
+            "high": curves.max(axis=1),
             "complete": curves.notna().all(axis=1),
         }
     ).reset_index(drop=True)
@@ -205,6 +208,6 @@ def _curve_over_minutes(runs: list[Run]) -> pd.DataFrame:
     start = max(run.seconds[0] for run in runs)
     seconds = np.linspace(start, max(start, np.median([run.final_seconds for run in runs])), TIME_POINTS)
     curves = pd.DataFrame([[return_at(run, second) for run in runs] for second in seconds])
-    complete = curves.notna().all(axis=1)
-    values = {"x": seconds / 60, "mean": curves.mean(axis=1), "std": curves.std(axis=1).fillna(0), "complete": complete}
-    return pd.DataFrame(values)
+    values = {"x": seconds / 60, "mean": curves.mean(axis=1), "std": curves.std(axis=1).fillna(0)}
+    ends = {"low": curves.min(axis=1), "high": curves.max(axis=1)}
+    return pd.DataFrame({**values, **ends, "complete": curves.notna().all(axis=1)})

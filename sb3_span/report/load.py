@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from sb3_span.study.folder import STUDY_FILE, read_stored
 from sb3_span.study.plan import Plan, read_plan
-from sb3_span.study.records import ERROR, Record, read_record, run_folders
+from sb3_span.study.records import ERROR, Record
 
 # What a report needs of a run's settings.
 SETTINGS = {name: str for name in ("key", "env", "method", "algo")} | {
@@ -130,20 +131,20 @@ def load_study(folder: Path) -> Study:
     """
     Read every record of a study. One that cannot be read is listed with its error; the others are not lost by it.
 
-    :param folder: The study's folder, with ``runs`` and, usually, ``study.yml``
+    :param folder: The study's folder: ``runs``, or packed into one table, and, usually, ``study.yml``
     """
-    folders = run_folders(folder)
-    if not folders:
+    plan, remarks = _read_plan(folder / STUDY_FILE)
+    stored = read_stored(folder, plan)
+    if not stored.records and not stored.broken:
         raise ValueError(
             f"There are no records in {folder / 'runs'}. Give the folder of a study: sb3-span study run ... --folder FOLDER."
         )
-    plan, remarks = _read_plan(folder / "study.yml")
-    runs, broken = [], {}
-    for path in folders:
+    runs, broken = [], {key: why.replace(f"{folder}/", "") for key, why in stored.broken.items()}
+    for key, record in stored.records.items():
         try:
-            run = _to_run(read_record(path))
+            run = _to_run(record)
         except ValueError as error:
-            broken[path.name] = str(error).replace(f"{folder}/", "")
+            broken[key] = str(error)
             continue
         if len(run.steps):
             runs.append(run)
@@ -153,7 +154,9 @@ def load_study(folder: Path) -> Study:
             f"No run in {folder / 'runs'} can be reported; {len(broken)} cannot be read, the first being {name}: {why}"
         )
     if not runs:
-        raise ValueError(f"None of the {len(folders)} runs in {folder / 'runs'} has an evaluation yet. Try again later.")
+        raise ValueError(
+            f"None of the {len(stored.records)} runs in {folder / 'runs'} has an evaluation yet. Try again later."
+        )
     described: list[Any] = [*(plan.runs if plan else []), *runs]
     envs = list(dict.fromkeys(run.env for run in described))
     # Without a plan SPAN comes first: it is what the others are compared with.

@@ -65,8 +65,14 @@ def _templates() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters["slug"] = lambda title: title.lower().replace(" ", "-")
-    environment.filters["md_cell"] = lambda text: text.replace("|", "\\|")
+    environment.filters["md"] = _plain
+    environment.filters["md_cell"] = lambda text: _plain(text).replace("|", "\\|")
     return environment
+
+
+def _plain(text: str) -> str:
+    """Markdown in which a name or an error is neither HTML nor a link."""
+    return text.replace("<", "&lt;").replace("](", "]\\(")
 
 
 def _csv_link(table: Table) -> str:

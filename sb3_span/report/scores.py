@@ -10,7 +10,7 @@ import pandas as pd
 from sb3_span.report.load import Run, Study
 from sb3_span.report.references import domains, expert_scores, normalise, paper, score_on_the_way
 from sb3_span.report.statistics import MIN_SEEDS, SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
-from sb3_span.study.plan import short_names
+from sb3_span.study.paths import short_names
 
 AGGREGATE = "aggregate"
 

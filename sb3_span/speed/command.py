@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from sb3_span.files import written_whole
-from sb3_span.machine import machine
+from sb3_span.atomic_files import written_whole
+from sb3_span.provenance import machine
 from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
 
@@ -40,9 +40,7 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Seque
         raise ValueError("--only is 'offline', which needs d3rlpy: pip install 'sb3_span[offline]'.")
     for name in ("span.yml", "mlp.yml"):
         if not (hyperparams / name).is_file():
-            raise ValueError(
-                f"There is no {hyperparams / name}. Run this in the repository's root, or name the folder with --hyperparams."
-            )
+            raise ValueError(f"There is no {hyperparams / name}. Name a folder that has it with --hyperparams.")
     output.mkdir(parents=True, exist_ok=True)
     console = Console()
     threads = th.get_num_threads()

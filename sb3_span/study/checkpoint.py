@@ -1,35 +1,49 @@
 """
 Where a killed run goes on: the agent with its optimizers, the replay buffer, the statistics of VecNormalize.
 
+Going on from one unpickles nothing: the agent is built from the run's settings, and its parameters, counters and transitions
+are arrays and numbers. A replay buffer that holds objects is the exception, and needs the user's word.
+
 A replay buffer is hundreds of megabytes. What was added since the last checkpoint is a few, so that is what gets written,
 to a file of its own: a checkpoint costs little enough to take one at every evaluation.
 """
 
 import itertools
 import json
+import operator
 import os
 import pickle
 import shutil
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wrapper
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
+from sb3_span.saved.statistics import NORMALIZATION, find_statistics, load_statistics, save_statistics
 
 # Of folders that are not whole: not yet, or no longer.
 HIDDEN = ".checkpoint-"
-AGENT, STATE, NORMALIZATION, REPLAY = "agent.zip", "state.json", "vecnormalize.pkl", "replay_buffer.pkl"
+AGENT, STATE, REPLAY, PICKLED_REPLAY = "agent.zip", "state.json", "replay_buffer.npz", "replay_buffer.pkl"
+# What an agent counts while it learns; everything else that is no parameter is in the run's settings.
+COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_n_calls", "_current_progress_remaining")
 # What reading a truncated zip, JSON, pickle or NumPy file raises; SB3 asserts.
 DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, AssertionError, zipfile.BadZipFile, pickle.UnpicklingError)
 ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+
+class NotTrusted(ValueError):
+    """Something would run code that nobody has vouched for."""
 
 
 class Checkpoints:
@@ -67,12 +81,12 @@ class Checkpoints:
                 model.num_timesteps = reached
             normalization = model.get_vec_normalize_env()
             if normalization is not None:
-                normalization.save(str(temporary / NORMALIZATION))
+                save_statistics(normalization, temporary / NORMALIZATION)
             if isinstance(model, OffPolicyAlgorithm):
                 if _is_plain(model.replay_buffer):
                     self._save_replay(model, _rows(old, model), done // model.n_envs)
                 else:
-                    model.save_replay_buffer(temporary / REPLAY)
+                    _save_whole(model, temporary)
             (temporary / STATE).write_text(json.dumps({**state, "num_timesteps": done}))
             for path in temporary.iterdir():
                 with path.open("rb+") as file:
@@ -90,10 +104,11 @@ class Checkpoints:
         if isinstance(model, OffPolicyAlgorithm) and _is_plain(model.replay_buffer):
             self._drop_overwritten(done // model.n_envs - model.replay_buffer.buffer_size)  # type: ignore[union-attr]
 
-    def load(self, model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any]] | None:
+    def load(self, model: BaseAlgorithm, trust: bool = False) -> dict[str, Any] | None:
         """
-        :param model: The agent as it is built at the start of a run, with its environments
-        :return: The agent and the state that were saved; None when nothing was
+        :param model: The agent as it is built at the start of a run, with its environments; it becomes the one that was saved
+        :param trust: Whether a pickled replay buffer may be read, which can run any code
+        :return: The state that was saved with it; None when nothing was
         """
         folder = self.latest()
         if folder is None:
@@ -102,19 +117,21 @@ class Checkpoints:
         assert env is not None
         try:
             state = json.loads((folder / STATE).read_text())
-            loaded = type(model).load(folder / AGENT, env=env, device=model.device)
-            _load_normalization(env, folder / NORMALIZATION)
-            if isinstance(loaded, OffPolicyAlgorithm):
-                if _is_plain(loaded.replay_buffer):
-                    self._load_replay(loaded)
+            _restore(model, folder / AGENT)
+            _load_normalization(env, folder)
+            if isinstance(model, OffPolicyAlgorithm):
+                if _is_plain(model.replay_buffer):
+                    self._load_replay(model)
                 else:
-                    loaded.load_replay_buffer(folder / REPLAY)
+                    _load_whole(model, folder, trust)
+        except NotTrusted:
+            raise
         except DAMAGED as error:
             raise ValueError(
                 f"The checkpoint {folder} is damaged ({error}). Restore it, or delete it to start this run over, "
                 "and retry the study."
             ) from error
-        return loaded, state
+        return state
 
     def clear(self) -> None:
         for path in [*self._folder.glob("checkpoint-*"), *self._folder.glob(f"{HIDDEN}*"), self._replay]:
@@ -192,11 +209,66 @@ def _rows(checkpoint: Path | None, model: OffPolicyAlgorithm) -> int:
     return json.loads((checkpoint / STATE).read_text())["num_timesteps"] // model.n_envs
 
 
-def _load_normalization(env: VecEnv, path: Path) -> None:
+def _restore(model: BaseAlgorithm, file: Path) -> None:
+    """Put an agent's parameters, optimizers and counters back. What SB3 has pickled into the file stays unread."""
+    _, parameters, variables = load_from_zip_file(file, load_data=False, device=model.device)
+    model.set_parameters(parameters, exact_match=True, device=model.device)
+    for name, tensor in (variables or {}).items():
+        if tensor is not None:
+            operator.attrgetter(name)(model).data = tensor.data
+    with zipfile.ZipFile(file) as archive:
+        saved = json.loads(archive.read("data"))
+    for name in COUNTERS:
+        if hasattr(model, name):
+            setattr(model, name, type(getattr(model, name))(saved[name]))
+    if model.use_sde:
+        model.policy.reset_noise()  # type: ignore[operator]
+
+
+def _save_whole(model: OffPolicyAlgorithm, folder: Path) -> None:
+    """A buffer that is not added to row by row."""
+    buffer = model.replay_buffer
+    if getattr(buffer, "copy_info_dict", False):  # objects of the environment
+        model.save_replay_buffer(folder / PICKLED_REPLAY)
+    else:
+        with (folder / REPLAY).open("wb") as file:
+            np.savez(file, allow_pickle=False, pos=buffer.pos, full=buffer.full, **_every_array(buffer))  # type: ignore[union-attr]
+
+
+def _load_whole(model: OffPolicyAlgorithm, folder: Path, trust: bool) -> None:
+    if (folder / PICKLED_REPLAY).exists():
+        if not trust:
+            raise NotTrusted(
+                f"{folder / PICKLED_REPLAY} is a pickle, and reading one can run any code. If you trust it, because you have "
+                "trained the run, go on with --trust; else delete the checkpoint to start this run over."
+            )
+        model.load_replay_buffer(folder / PICKLED_REPLAY)
+        return
+    buffer = model.replay_buffer
+    assert buffer is not None
+    with (folder / REPLAY).open("rb") as file, np.load(file, allow_pickle=False) as saved:
+        for name, array in _every_array(buffer).items():
+            array[...] = saved[name]
+        buffer.pos, buffer.full = int(saved["pos"]), bool(saved["full"])
+    if isinstance(buffer, HerReplayBuffer):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the last episode, which is begun anew, ends here
+            buffer.truncate_last_trajectory()
+
+
+def _every_array(buffer: Any) -> dict[str, np.ndarray]:
+    parts = {
+        f"{name}.{key}" if key else name: part
+        for name, value in vars(buffer).items()
+        for key, part in (value.items() if isinstance(value, dict) else [("", value)])
+    }
+    return {name: part for name, part in parts.items() if isinstance(part, np.ndarray) and part.dtype != object}
+
+
+def _load_normalization(env: VecEnv, folder: Path) -> None:
     normalization = unwrap_vec_wrapper(env, VecNormalize)
     if normalization is not None:
-        with path.open("rb") as file:
-            saved = pickle.load(file)
+        saved = load_statistics(find_statistics(folder) or folder / NORMALIZATION)
         if normalization.norm_obs:  # without it there are no statistics
             normalization.obs_rms = saved.obs_rms
         normalization.ret_rms = saved.ret_rms

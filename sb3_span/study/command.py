@@ -1,6 +1,8 @@
 """``sb3-span study``: run, status, retry, gather."""
 
 import contextlib
+import dataclasses
+import os
 import shutil
 import signal
 import tempfile
@@ -12,22 +14,23 @@ from rich.console import Console
 from rich.markup import escape
 from sqlalchemy import make_url
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
+from sb3_span.study.folder import STUDY_FILE, read_stored
 from sb3_span.study.options import check_options
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import DATABASE_ERRORS, Queue, RunState, sqlite_url
-from sb3_span.study.records import SETTINGS, read_record, run_folders
+from sb3_span.study.records import SETTINGS, has_model, read_record, run_folders
 from sb3_span.study.screen import watch
-from sb3_span.study.status import read_records, status_table
+from sb3_span.study.status import status_table
 from sb3_span.study.supervisor import Supervisor
 from sb3_span.study.training import OWNER
+from sb3_span.study.trust import check_runnable
 
-STUDY_FILE = "study.yml"
 DATABASE = "study.db"
 STORAGE_FILE = "storage.txt"  # where the queue is, if it is not in the folder
 
 
-def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **timing: int) -> bool:
+def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, trust: bool = False, **timing: int) -> bool:
     """
     Run a study, or go on with it.
 
@@ -35,10 +38,12 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, **t
     :param folder: Folder for the records, and for the database when none is given
     :param storage: A database that machines share; None for SQLite in the folder
     :param n_workers: Runs at a time
+    :param trust: Whether the study may execute code of its own
     :return: Whether every run is done
     """
     check_workers(n_workers)
-    plan = read_plan(file)
+    plan = dataclasses.replace(read_plan(file), trusted=trust)
+    check_runnable(plan, file)
     check_options(plan.runs)
     remember(plan, folder)
     return run_plan(plan, folder, storage, n_workers, **timing)
@@ -54,9 +59,13 @@ def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **ti
     with _answering(), Queue(plan, storage or _sqlite(folder), **timing) as queue:
         if storage is not None:
             write_text(folder / STORAGE_FILE, make_url(storage).render_as_string(hide_password=True))
-        if storage is None:  # the database is this folder's own: what is not in the folder is not there
-            finished = {key for key, record in read_records(plan, folder).items() if record.finished}
-            queue.discard(run.key for run in plan.runs if run.key not in finished)
+        # A database may say that a run is done whose record is damaged: it is taken again, and says what to do. In the
+        # folder's own database, that also holds for a record that is gone; of a shared one it may be on another machine.
+        stored = read_stored(folder, plan, models=True)
+        finished = {key for key, record in stored.records.items() if record.finished}
+        queue.discard(
+            key for key in (run.key for run in plan.runs) if key in stored.broken or not (storage or key in finished)
+        )
         queue.refill()
         # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -72,13 +81,17 @@ def check_workers(n_workers: int) -> None:
         raise ValueError(f"--workers is {n_workers}; at least 1 is needed. As many as there are cores is a good number.")
 
 
-def show_status(folder: Path, storage: str | None) -> None:
+def show_status(folder: Path, storage: str | None) -> bool:
+    """
+    :return: Whether every record can be used
+    """
     plan = open_study(folder)
     states = {run.key: RunState("waiting") for run in plan.runs}
     if storage is not None or _has_queue(folder):
-        with _answering(), Queue(plan, storage or _sqlite(folder)) as queue:
+        with _answering(), _to_look_at(folder, storage) as address, Queue(plan, address) as queue:
             states = queue.states()
     _show(plan, states, folder, Console())
+    return not read_stored(folder, plan, models=True).broken
 
 
 def retry(folder: Path, storage: str | None) -> None:
@@ -150,18 +163,23 @@ def open_study(folder: Path) -> Plan:
 
 
 def _show(plan: Plan, states: dict[str, RunState], folder: Path, console: Console) -> bool:
-    records = read_records(plan, folder)
-    elsewhere = sum(state.name == "done" and key not in records for key, state in states.items())
-    # A database that was lost, or never saw these runs, learns of them when they are next taken.
-    states = {key: RunState("done") if key in records and records[key].finished else state for key, state in states.items()}
-    console.print(status_table(plan, states, records))
+    stored = read_stored(folder, plan, models=True)
+    finished = {key for key, record in stored.records.items() if record.finished}
+    elsewhere = sum(state.name == "done" and key not in finished | set(stored.broken) for key, state in states.items())
+    for key, state in states.items():
+        if key in finished:  # a database that was lost, or never saw these runs, learns of them when they are next taken
+            states[key] = RunState("done")
+        elif key in stored.broken and state.name != "running":
+            states[key] = RunState("failed", stored.broken[key])
+    console.print(status_table(plan, states, stored.records))
     if elsewhere:
         console.print(
-            f"{elsewhere} of the runs that are done have no record in {folder}: sb3-span study gather brings them here."
+            f"{elsewhere} of the runs that are done have no finished record in {folder}: "
+            "sb3-span study gather brings them here."
         )
     for key, state in states.items():
         if state.error:
-            console.print(f"[red]{key}[/]: {escape(state.error)}", highlight=False)
+            console.print(f"[red]{key}[/]: {escape(state.error)}", highlight=False, soft_wrap=True)
     if any(state.error for state in states.values()):
         console.print(f"To run the failed ones again: sb3-span study retry --folder {folder}, then run.")
     return all(state.name == "done" for state in states.values())
@@ -199,16 +217,29 @@ def _sqlite(folder: Path) -> str:
     return sqlite_url(folder / DATABASE)
 
 
+@contextlib.contextmanager
+def _to_look_at(folder: Path, storage: str | None) -> Iterator[str]:
+    """The address of the queue; of a copy, where the folder cannot be written to: a database writes even to be read."""
+    address = storage or _sqlite(folder)
+    if storage is not None or (os.access(folder, os.W_OK) and os.access(folder / DATABASE, os.W_OK)):
+        yield address
+        return
+    with tempfile.TemporaryDirectory() as copy:
+        for path in folder.glob(f"{DATABASE}*"):  # and what SQLite has beside it
+            shutil.copyfile(path, Path(copy, path.name))
+        yield sqlite_url(Path(copy, DATABASE))
+
+
 def _has_queue(folder: Path) -> bool:
     """Whether there is one to look into: looking makes none."""
     return (folder / STORAGE_FILE).is_file() or (folder / DATABASE).is_file()
 
 
-def _reached(run_folder: Path) -> int:
+def _reached(run_folder: Path) -> tuple[int, bool]:
+    """How far a run has got: its last evaluation, and whether it has its model."""
     if not (run_folder / SETTINGS).exists():
-        return -1
-    record = read_record(run_folder)
-    return int(record.steps[-1]) if len(record.steps) else 0
+        return -1, False
+    return int(max(read_record(run_folder).steps, default=0)), has_model(run_folder)
 
 
 def _copy_patiently(source: Path, target: Path) -> None:

@@ -1,11 +1,13 @@
 """``sb3-span offline train``: a study of data sets, put together from the command line."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from sb3_span.offline.minari_data import environment_id
-from sb3_span.study.command import STUDY_FILE, check_workers, open_study, remember, run_plan
-from sb3_span.study.plan import Plan, make_plan
+from sb3_span.study.command import check_workers, open_study, remember, run_plan
+from sb3_span.study.folder import STUDY_FILE
+from sb3_span.study.plan import make_plan
 
 METHODS = ("span", "mlp")
 
@@ -53,4 +55,4 @@ def train_offline(
     plan = make_plan(study, folder / STUDY_FILE)
     remember(plan, folder)
     asked = [run for run in plan.runs if run.env in datasets and run.method in methods and run.seed < n_seeds]
-    return run_plan(Plan(plan.name, asked, plan.resolved), folder, None, n_workers)
+    return run_plan(dataclasses.replace(plan, runs=asked), folder, None, n_workers)

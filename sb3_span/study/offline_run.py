@@ -10,16 +10,17 @@ import numpy as np
 import structlog
 import torch as th
 
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.offline import load_minari, make_config
 from sb3_span.offline.adroit import REFERENCE_SCORES
 from sb3_span.offline.evaluation import evaluate, make_envs
 from sb3_span.offline.iql import count_parameters
 from sb3_span.study.checkpoint import DAMAGED, Checkpoints
 from sb3_span.study.plan import Run
+from sb3_span.study.records import OFFLINE_MODEL
 from sb3_span.study.training import Training, Watcher, seed_at
 
-CHECKPOINT, MODEL = "checkpoint-offline.pt", "model.d3"
+CHECKPOINT = "checkpoint-offline.pt"
 # There may be a single evaluation, at the end: a run that is killed goes on from here.
 CHECKPOINT_EVERY = 1000
 
@@ -27,8 +28,8 @@ CHECKPOINT_EVERY = 1000
 class OfflineTraining(Training):
     """An agent of d3rlpy. A step is an update from one batch of the data set."""
 
-    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
-        super().__init__(run, folder, watcher)
+    def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
+        super().__init__(run, folder, watcher, trust)
         # d3rlpy tells what it finds in a data set, in the middle of a study's screen.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         d3rlpy.seed(run.seed)
@@ -84,7 +85,7 @@ class OfflineTraining(Training):
         return evaluate(self.agent, self._envs, self.run.n_eval_episodes, seed)
 
     def write_model(self) -> None:
-        with written_whole(self.folder / MODEL) as path:
+        with written_whole(self.folder / OFFLINE_MODEL) as path:
             self.agent.save(str(path))
 
     def clear(self) -> None:

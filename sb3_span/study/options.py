@@ -7,7 +7,8 @@ from typing import Any
 from rl_zoo3.utils import ALGOS
 
 from sb3_span.nn import SPANArch
-from sb3_span.study.plan import OFFLINE_ALGORITHMS, Run
+from sb3_span.study.plan import Run
+from sb3_span.study.study_file import OFFLINE_ALGORITHMS
 
 # What an entry of a Zoo file may have beside the algorithm's own arguments.
 ZOO_OPTIONS = {

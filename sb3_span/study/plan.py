@@ -1,34 +1,19 @@
-"""What a study runs: from a YAML file to a list of runs, each with its final settings."""
+"""What a study runs: from a YAML file to a list of runs, each with its final settings. Reading one imports nothing."""
 
-import copy
 import hashlib
-import importlib
 import itertools
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import yaml
-from rl_zoo3.utils import ALGOS
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from sb3_span.study.paths import check_option, differences, get_option, replace_options, short_names
+from sb3_span.study.study_file import ALGORITHMS, Environment, Method, StudyFile, check_file, check_mapping
+from sb3_span.study.yaml_file import read_yaml
 
-STUDY_KEYS = {"name", "gym_packages", "environments", "methods", "seeds", "evaluation", "grid", "design", "search"}
-ENVIRONMENT_KEYS = {"algo", "steps", "seeds", "entry", "overrides"}
-METHOD_KEYS = {"hyperparams", "overrides"}
-EVALUATION_KEYS = {"every", "episodes"}
-# Not ARS, which calls back in the middle of comparing agents.
-ALGORITHMS = sorted(name for name, algo in ALGOS.items() if issubclass(algo, (OnPolicyAlgorithm, OffPolicyAlgorithm)))
-# These learn from a data set of Minari, whose id stands where others have their environment's.
-OFFLINE_ALGORITHMS = ("iql",)
-DATASET_ID = re.compile(r"(?:[\w.-]+/)*[\w.-]+-v\d+")
-DESIGNS = ("one-factor", "full")
-RANGE_KEYS = {"low", "high", "log"}
+MAX_NAME = 255  # bytes in the name of a folder
 
 
 @dataclass(frozen=True)
@@ -64,6 +49,20 @@ class Run:
     def settings(self) -> dict[str, Any]:
         return {"key": self.key, **asdict(self), "gym_packages": list(self.gym_packages)}
 
+    def check_settings(self, settings: Mapping[str, Any], where: Path) -> None:
+        """
+        Refuse the record of a run with other settings.
+
+        :param settings: What its ``run.json`` has
+        :param where: That file
+        """
+        for name, value in self.settings().items():
+            if settings.get(name) != value:
+                raise ValueError(
+                    f"{where}: {name} is {settings.get(name)!r}, but the study has {value!r}. "
+                    "Use another folder, or delete this run's."
+                )
+
     @property
     def digest(self) -> str:
         """Equal for two runs exactly when their settings are."""
@@ -76,12 +75,16 @@ class Plan:
     :param resolved: The study's file with the hyperparameter files read in: it stands alone
     :param search: For each method that settings are searched for, its options and what each may be: a list of choices, or the
         ends of a range
+    :param keep_models: Whether the trained models are kept; then a finished run without its model is not done
+    :param trusted: Whether the user lets it execute code of its own
     """
 
     name: str
     runs: list[Run]
     resolved: dict[str, Any]
     search: dict[str, dict[str, Any]] = field(default_factory=dict)
+    keep_models: bool = True
+    trusted: bool = False
 
     def check_extends(self, older: "Plan", where: Path) -> None:
         """
@@ -101,20 +104,6 @@ class Plan:
                 )
 
 
-def short_names(options: list[str]) -> dict[str, str]:
-    """
-    :param options: Paths such as ``span_arch.nmodes``
-    :return: For each the end of it that tells it from the others: ``nmodes``, or ``pi.nmodes`` beside ``vf.nmodes``
-    """
-    names = {}
-    for option in dict.fromkeys(options):
-        parts = option.split(".")
-        ends = [".".join(parts[-n:]) for n in range(1, len(parts) + 1)]
-        others = [other for other in options if other != option]
-        names[option] = next((end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others)), option)
-    return names
-
-
 def read_plan(path: Path | str) -> Plan:
     """
     :param path: A study's file, such as ``zoo_configs/smoke.yml``. The hyperparameter files that it names are looked up
@@ -122,11 +111,11 @@ def read_plan(path: Path | str) -> Plan:
     """
     path = Path(path)
     try:
-        study = yaml.safe_load(path.read_text())
+        study = read_yaml(path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}. A study is a YAML file; the package's are in zoo_configs.") from error
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from error
     try:
         return make_plan(study, path)
     except (ValueError, TypeError) as error:
@@ -138,149 +127,98 @@ def make_plan(study: Any, path: Path) -> Plan:
     :param study: What a study's file says
     :param path: The file, beside which hyperparameter files are looked up
     """
-    name, gym_packages = _read_head(study, path)
-    evaluation = {"every": 5000, "episodes": 30, **_check_keys("evaluation", study.get("evaluation", {}), EVALUATION_KEYS)}
-    for key in EVALUATION_KEYS:
-        _check_count(f"evaluation.{key}", evaluation[key])
-    grid = _read_grid(study.get("grid", {}))
-    if grid and study.get("search"):
-        raise ValueError("a search varies the settings itself; remove 'grid' or 'search'")
-    design = study.get("design", DESIGNS[0])
-    if design not in DESIGNS:
-        raise ValueError(f"design is {design!r}; allowed are {list(DESIGNS)}")
-
-    for env, options in study["environments"].items():
-        _check_environment(env, options)
-    methods = {name: _read_method(name, method, study["environments"], path) for name, method in study["methods"].items()}
+    checked = check_file(study)
+    methods = {name: _read_method(name, method, checked, path) for name, method in checked.methods.items()}
+    for method, options in checked.search.items():
+        for option, (env, entry) in itertools.product(options, methods[method].items()):
+            check_option(entry, option, f"search.{method}.{option}", method, env)
     runs: list[Run] = []
-    for env, options in study["environments"].items():
+    for env, environment in checked.environments.items():
+        seeds = environment.seeds or checked.seeds
         # Seeds outside methods: a study that is cut short has the same seeds for every method.
-        for seed, (method, entries) in itertools.product(_read_seeds(options.get("seeds", study["seeds"])), methods.items()):
-            entry, steps = entries[env], _read_steps(env, method, options, entries[env])
-            for option in grid:
-                _look_up(entry, option, f"grid.{option}", method, env)
-            base = {option: get_option(entry, option) for option in grid}
-            for cell in _cells(grid, base, design):
-                hyperparams = replace_options(entry, cell)
-                hyperparams["n_timesteps"] = steps
-                runs.append(
-                    Run(
-                        env=env,
-                        algo=options["algo"],
-                        method=method,
-                        seed=seed,
-                        steps=steps,
-                        eval_freq=evaluation["every"],
-                        n_eval_episodes=evaluation["episodes"],
-                        hyperparams=hyperparams,
-                        cell=cell,
-                        base=base,
-                        gym_packages=tuple(gym_packages),
-                    )
-                )
+        for seed, method in itertools.product(range(seeds) if isinstance(seeds, int) else seeds, methods):
+            runs += _runs_of(checked, env, method, seed, methods[method][env])
     for key, count in Counter(run.key for run in runs).items():
         if count > 1:
             raise ValueError(f"{count} runs have the name {key!r}: a seed, a value or a name is there twice, or almost")
+        if len(key.encode()) > MAX_NAME:
+            raise ValueError(
+                f"the run {key[:40]!r}... has a name of {len(key.encode())} bytes, and its folder can have {MAX_NAME}. Give "
+                "the method, or what the grid varies, a shorter name"
+            )
+    name = checked.name or path.stem
     resolved = {**study, "name": name}
     resolved["methods"] = {name: {"hyperparams": entries} for name, entries in methods.items()}
     resolved["environments"] = {
         env: {key: value for key, value in options.items() if key not in ("entry", "overrides")}
         for env, options in study["environments"].items()
     }
-    return Plan(name, runs, resolved, _read_search(study.get("search", {}), methods))
+    return Plan(name, runs, resolved, study.get("search", {}), checked.keep_models)
 
 
-def _read_head(study: Any, path: Path) -> tuple[str, list[str]]:
-    """
-    :return: The study's name, and the packages that register its environments, imported
-    """
-    _check_keys("the study", study, STUDY_KEYS, required=("environments", "methods", "seeds"))
-    gym_packages = study.get("gym_packages", [])
-    if not isinstance(gym_packages, list) or not all(isinstance(package, str) for package in gym_packages):
-        raise ValueError(f"gym_packages is {gym_packages!r}; a list of packages is needed")
-    for package in gym_packages:
-        _import(package)
-    name = study.get("name", path.stem)
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"name is {name!r}; a word is needed, or no key 'name' at all: then the file's name is taken")
-    for key in ("environments", "methods"):
-        if not _check_keys(key, study[key], None):
-            raise ValueError(f"{key} is empty; at least one is needed")
-    return name, gym_packages
+def _runs_of(checked: StudyFile, env: str, method: str, seed: int, entry: dict[str, Any]) -> Iterator[Run]:
+    """The runs of a method with one seed: one, or one for every cell of the grid."""
+    environment, steps = checked.environments[env], _read_steps(checked.environments[env], env, method, entry)
+    for option in checked.grid:
+        check_option(entry, option, f"grid.{option}", method, env)
+    base = {option: get_option(entry, option) for option in checked.grid}
+    for cell in _cells(checked.grid, base, checked.design):
+        yield Run(
+            env=env,
+            algo=environment.algo,
+            method=method,
+            seed=seed,
+            steps=steps,
+            eval_freq=checked.evaluation.every,
+            n_eval_episodes=checked.evaluation.episodes,
+            hyperparams={**replace_options(entry, cell), "n_timesteps": steps},
+            cell=cell,
+            base=base,
+            gym_packages=tuple(checked.gym_packages),
+        )
 
 
-def _read_method(name: str, method: Any, environments: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+def _read_method(name: str, method: Method, checked: StudyFile, path: Path) -> dict[str, dict[str, Any]]:
     """
     :return: The method's hyperparameters for each environment, overrides included
     """
-    _check_keys(f"methods.{name}", method, METHOD_KEYS, required=("hyperparams",))
-    entries = method["hyperparams"]
+    entries: Any = method.hyperparams
     where = f"methods.{name}.hyperparams"
     if isinstance(entries, str):
-        file = path.parent / entries
         where = f"{where} ({entries})"
         try:
-            entries = yaml.safe_load(file.read_text())
+            entries = read_yaml(path.parent / entries)
         except OSError as error:
             raise ValueError(f"{where}: {error.strerror}; the path is relative to the study's file") from error
-        except yaml.YAMLError as error:
-            raise ValueError(f"{where} is not YAML: {error}") from error
-    _check_keys(where, entries, None)
+        except ValueError as error:
+            raise ValueError(f"{where} {error}") from error
+    check_mapping(where, entries)
     result = {}
-    for env in environments:
-        entry = environments[env].get("entry", env)
+    for env, environment in checked.environments.items():
+        entry = environment.entry or env
         if entry not in entries:
             known = [entry for entry, options in entries.items() if isinstance(options, dict) and entry not in ALGORITHMS]
             raise ValueError(f"{where} has no entry for {entry!r}; it has {known}")
-        result[env] = _check_keys(f"{where}: {entry}", entries[entry], None)
-        for source, options in ((f"methods.{name}", method), (f"environments.{env}", environments[env])):
-            overrides = _check_keys(f"{source}.overrides", options.get("overrides", {}), None)
+        result[env] = check_mapping(f"{where}: {entry}", entries[entry])
+        for source, overrides in ((f"methods.{name}", method.overrides), (f"environments.{env}", environment.overrides)):
             for option in overrides:
-                _look_up(result[env], option, f"{source}.overrides.{option}", name, env)
+                check_option(result[env], option, f"{source}.overrides.{option}", name, env)
             result[env] = replace_options(result[env], overrides)
     return result
 
 
-def _read_steps(env: str, method: str, options: dict[str, Any], entry: dict[str, Any]) -> int:
-    if "steps" in options:
-        where, steps = f"environments.{env}.steps", options["steps"]
-    else:
-        where, steps = f"environments.{env} has no steps, and n_timesteps in the method {method!r}", entry.get("n_timesteps")
-        if isinstance(steps, float) and steps.is_integer():
-            steps = int(steps)  # the Zoo's files have 1e6
-    _check_count(where, steps)
+def _read_steps(environment: Environment, env: str, method: str, entry: dict[str, Any]) -> int:
+    if environment.steps:
+        return environment.steps
+    steps = entry.get("n_timesteps")
+    if isinstance(steps, float) and steps.is_integer():
+        steps = int(steps)  # the Zoo's files have 1e6
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise ValueError(
+            f"environments.{env} has no steps, and n_timesteps in the method {method!r} is {steps!r}; a whole number of at "
+            "least 1 is needed"
+        )
     return steps
-
-
-def _read_grid(grid: Any) -> dict[str, list[Any]]:
-    _check_keys("grid", grid, None)
-    for option, values in grid.items():
-        if not isinstance(values, list) or not values:
-            raise ValueError(f"grid.{option} is {values!r}; a list of values is needed, such as [1, 3, 5]")
-    return grid
-
-
-def _read_search(search: Any, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    _check_keys("search", search, set(methods))
-    for method, options in search.items():
-        for option, values in _check_keys(f"search.{method}", options, None).items():
-            where = f"search.{method}.{option}"
-            for env, entry in methods[method].items():
-                _look_up(entry, option, where, method, env)
-            if isinstance(values, list) and values:
-                continue
-            if not isinstance(values, dict) or not {"low", "high"} <= set(values) <= RANGE_KEYS:
-                raise ValueError(
-                    f"{where} is {values!r}; a list of choices is needed, or a range like {{low: 0.1, high: 10.0, log: true}}"
-                )
-            ends = values["low"], values["high"]
-            if any(isinstance(end, bool) or not isinstance(end, int | float) for end in ends) or not ends[0] < ends[1]:
-                raise ValueError(f"{where} goes from {ends[0]!r} to {ends[1]!r}; two numbers are needed, the lower one first")
-            if not isinstance(values.get("log", False), bool):
-                raise ValueError(f"{where}.log is {values['log']!r}; allowed are true and false")
-            if values.get("log") and ends[0] <= 0:
-                raise ValueError(f"{where} goes from {ends[0]!r} on a logarithmic scale; it must begin above 0")
-    return search
 
 
 def _cells(grid: dict[str, list[Any]], base: dict[str, Any], design: str) -> Iterator[dict[str, Any]]:
@@ -292,99 +230,3 @@ def _cells(grid: dict[str, list[Any]], base: dict[str, Any], design: str) -> Ite
     yield {}
     for option, values in grid.items():
         yield from ({option: value} for value in values if value != base[option])
-
-
-def _read_seeds(seeds: Any) -> list[int]:
-    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds > 0:
-        return list(range(seeds))
-    if isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds):
-        return seeds
-    raise ValueError(f"seeds is {seeds!r}; a number of seeds is needed, such as 20, or a list of them, such as [0, 1, 2]")
-
-
-def _check_environment(env: str, options: Any) -> None:
-    _check_keys(f"environments.{env}", options, ENVIRONMENT_KEYS, required=("algo",))
-    if options["algo"] not in (*ALGORITHMS, *OFFLINE_ALGORITHMS):
-        allowed = f"{ALGORITHMS}, and {list(OFFLINE_ALGORITHMS)} for data sets"
-        raise ValueError(f"environments.{env}.algo is {options['algo']!r}; allowed are {allowed}")
-    if options["algo"] in OFFLINE_ALGORITHMS:
-        if not DATASET_ID.fullmatch(env):
-            raise ValueError(
-                f"environments.{env}: {options['algo']} learns from a data set of Minari, such as D4RL/door/expert-v2, "
-                "and this is no such id"
-            )
-        return
-    try:
-        gym.spec(env)
-    except gym.error.Error as error:
-        raise ValueError(
-            f"environments.{env}: Gymnasium does not know it ({error}). Name the package that registers it under gym_packages"
-        ) from error
-
-
-def _import(package: str) -> None:
-    try:
-        importlib.import_module(package)
-    except ImportError as error:
-        raise ValueError(f"gym_packages: {error}") from error
-
-
-def _check_keys(where: str, mapping: Any, allowed: set[str] | None, required: tuple[str, ...] = ()) -> dict[str, Any]:
-    if not isinstance(mapping, dict):
-        raise ValueError(f"{where} is {mapping!r}; a mapping is needed")
-    for key in mapping:
-        if not isinstance(key, str):
-            raise ValueError(f"{where} has the key {key!r}; a word is needed. Put it in quotes")
-        if allowed is not None and key not in allowed:
-            raise ValueError(f"{where} has an unknown key {key!r}; allowed are {sorted(allowed)}")
-    for key in required:
-        if key not in mapping:
-            raise ValueError(f"{where} lacks the key {key!r}")
-    return mapping
-
-
-def _check_count(where: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{where} is {value!r}; a whole number of at least 1 is needed")
-
-
-def _parts(option: str) -> list[str]:
-    # The options that studies vary most have a short form.
-    return f"policy_kwargs.{option}".split(".") if option.startswith("span_arch.") else option.split(".")
-
-
-def _look_up(entry: dict[str, Any], option: str, where: str, method: str, env: str) -> None:
-    """Refuse an option of a group that the method does not have, such as ``span_arch.nmodes`` of an MLP."""
-    for part in _parts(option)[:-1]:
-        if not isinstance(entry.get(part), dict):
-            raise ValueError(f"{where}: the hyperparameters of the method {method!r} for {env} have no {part!r} to vary")
-        entry = entry[part]
-
-
-def get_option(entry: dict[str, Any], option: str) -> Any:
-    """An option of a Zoo file's entry by its path, such as ``span_arch.nmodes``; None where it is left out."""
-    *groups, last = _parts(option)
-    for group in groups:
-        entry = entry[group]
-    return entry.get(last)
-
-
-def replace_options(entry: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a Zoo file's entry with other values for some options, by their paths."""
-    entry = copy.deepcopy(entry)
-    for option, value in options.items():
-        *groups, last = _parts(option)
-        target = entry
-        for group in groups:
-            target = target[group]
-        target[last] = value
-    return entry
-
-
-def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two plans' settings differ: the path, what it was, what it is."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*old, *(key for key in new if key not in old)]:
-            yield from differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
-    elif old != new:
-        yield where, old, new

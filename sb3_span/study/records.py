@@ -2,25 +2,30 @@
 What a run leaves on disk: one folder, readable without this package.
 
 ``run.json`` has the settings, versions and machine, ``evaluations.csv`` one row per evaluation, ``model.zip`` the trained
-model. Every file is written whole or not at all. A run is finished when its last evaluation is, because the model is
-written before it.
+model. Every file is written whole or not at all. A record holds the evaluations that its settings ask for, each once and in
+order, up to where the run has got; one with a hole is refused. A run is finished when its last evaluation is, because the
+model is written before it. Reading a record imports nothing and unpickles nothing.
 """
 
 import csv
 import io
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 
 SETTINGS, EVALUATIONS, MODEL, ERROR = "run.json", "evaluations.csv", "model.zip", "error.txt"
+OFFLINE_MODEL = "model.d3"
 EVAL_SECONDS = "eval_seconds"
+WHAT_TO_DO = (
+    "Restore it, or delete it: the run then goes on from its checkpoint, which has the evaluations, or, without one, "
+    "starts anew."
+)
 
 
 class Evaluation(NamedTuple):
@@ -61,12 +66,24 @@ class Record:
         return len(self.steps) > 0 and int(self.steps[-1]) >= self.settings["steps"]
 
 
+def planned_steps(settings: Mapping[str, Any]) -> list[int]:
+    """
+    :param settings: A run's, with ``steps`` and ``eval_freq``
+    :return: The steps at which it is evaluated
+    """
+    steps, every = settings["steps"], settings["eval_freq"]
+    return [*range(every, steps, every), steps]
+
+
 def read_record(folder: Path) -> Record:
     """
     :param folder: A run's folder, which has a ``run.json``
     """
     settings = read_settings(folder)
-    evaluations = read_evaluations(folder, settings["n_eval_episodes"])
+    return make_record(settings, read_evaluations(folder, settings))
+
+
+def make_record(settings: dict[str, Any], evaluations: Sequence[Evaluation]) -> Record:
     return Record(
         settings,
         steps=np.array([each.step for each in evaluations], dtype=int),
@@ -79,16 +96,28 @@ def read_record(folder: Path) -> Record:
 def read_settings(folder: Path) -> dict[str, Any]:
     path = folder / SETTINGS
     try:
-        settings = json.loads(path.read_text())
-        return {**settings, "steps": int(settings["steps"]), "n_eval_episodes": int(settings["n_eval_episodes"])}
+        return parse_settings(path.read_text())
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
             f"{path} is not a run's settings ({error!r}). Restore it, or delete its folder to run it anew."
         ) from error
 
 
-def read_evaluations(folder: Path, n_episodes: int) -> list[Evaluation]:
+def parse_settings(text: str) -> dict[str, Any]:
     """
+    :param text: What is in ``run.json``
+    """
+    settings = json.loads(text)
+    counts = {name: int(settings[name]) for name in ("steps", "eval_freq", "n_eval_episodes")}
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} is {count}")
+    return {**settings, **counts}
+
+
+def read_evaluations(folder: Path, settings: Mapping[str, Any]) -> list[Evaluation]:
+    """
+    :param settings: The run's, see :func:`planned_steps`
     :return: The rows of ``evaluations.csv``; none when the file does not exist yet
     """
     path = folder / EVALUATIONS
@@ -98,47 +127,89 @@ def read_evaluations(folder: Path, n_episodes: int) -> list[Evaluation]:
         return []
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is damaged ({error}). {WHAT_TO_DO}") from error
     rows: list[Evaluation] = []
     lines = list(csv.reader(io.StringIO(text))) or [[]]
-    header = _header(n_episodes)
+    columns = header(settings["n_eval_episodes"])
     is_timed = EVAL_SECONDS in lines[0]
     if not is_timed:
-        header.remove(EVAL_SECONDS)
+        columns.remove(EVAL_SECONDS)
     for number, line in enumerate(lines, start=1):
         try:
-            if number == 1 and line != header:
-                raise ValueError(f"{len(line)} columns where {len(header)} are needed")
+            if number == 1 and line != columns:
+                raise ValueError(f"{len(line)} columns where {len(columns)} are needed")
             is_cut = number == len(lines) and not text.endswith("\n")  # perhaps within a number
-            if is_cut or len(line) != len(header):
+            if is_cut or len(line) != len(columns):
                 raise ValueError(f"the row is {','.join(line)!r}")
             if number > 1:
-                step, train_seconds, *others = line
-                eval_seconds = others.pop(0) if is_timed else math.nan
-                rows.append(Evaluation(int(step), float(train_seconds), float(eval_seconds), [float(cell) for cell in others]))
+                rows.append(parse_evaluation(line if is_timed else [*line[:2], "nan", *line[2:]]))
             if len(rows) > 1 and rows[-1].step <= rows[-2].step:
                 raise ValueError(f"step {rows[-1].step} after {rows[-2].step}")
         except ValueError as error:
-            raise ValueError(
-                f"{path}, line {number}: half written or damaged ({error}). Restore it, or delete its folder to run it anew."
-            ) from error
+            raise ValueError(f"{path}, line {number}: half written or damaged ({error}). {WHAT_TO_DO}") from error
+    check_complete(rows, settings, path)
     return rows
+
+
+def parse_evaluation(cells: Sequence[str]) -> Evaluation:
+    step, train_seconds, eval_seconds, *returns = cells
+    return Evaluation(int(step), float(train_seconds), float(eval_seconds), [float(cell) for cell in returns])
+
+
+def check_complete(evaluations: Sequence[Evaluation], settings: Mapping[str, Any], where: Path | str) -> None:
+    """
+    Refuse evaluations that are not those that the settings ask for, from the first one on.
+
+    :param where: The file that they are from
+    """
+    steps = [each.step for each in evaluations]
+    planned = planned_steps(settings)
+    if steps == planned[: len(steps)]:
+        return
+    if unplanned := sorted(set(steps) - set(planned)):
+        why = f"has an evaluation at step {unplanned[0]}, which the run's settings do not ask for"
+    else:
+        missing = [step for step in planned if step < steps[-1] and step not in steps]
+        why = f"lacks the evaluation at step {', '.join(map(str, missing[:3]))}{', ...' if len(missing) > 3 else ''}"
+    every = f"one every {settings['eval_freq']} steps up to {settings['steps']}"
+    raise ValueError(f"{where} {why}; needed is {every}, each once. {WHAT_TO_DO}")
+
+
+def check_model(record: Record, folder: Path) -> None:
+    """Refuse a finished run whose model is gone."""
+    if record.finished and not has_model(folder):
+        raise ValueError(
+            f"{folder} has every evaluation but no {MODEL}: the run is not done. Restore it, or delete {EVALUATIONS} there to "
+            "train it again. In a study that need not keep its models, write 'keep_models: false' into the study's file."
+        )
+
+
+def has_model(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (MODEL, OFFLINE_MODEL))
 
 
 def write_evaluations(folder: Path, evaluations: list[Evaluation]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_header(len(evaluations[0].returns)))
-    # Seven digits: more than the noise of an evaluation will ever need.
-    writer.writerows(
-        [each.step, f"{each.train_seconds:.3f}", f"{each.eval_seconds:.3f}", *(f"{value:.7g}" for value in each.returns)]
-        for each in evaluations
-    )
+    writer.writerow(header(len(evaluations[0].returns)))
+    writer.writerows(map(format_evaluation, evaluations))
     write_text(folder / EVALUATIONS, text.getvalue())
+
+
+def format_evaluation(each: Evaluation) -> list[str]:
+    """Returns have seven digits: more than the noise of an evaluation will ever need."""
+    return [
+        str(each.step),
+        f"{each.train_seconds:.3f}",
+        f"{each.eval_seconds:.3f}",
+        *(f"{value:.7g}" for value in each.returns),
+    ]
 
 
 def run_folders(folder: Path) -> list[Path]:
     return sorted(path.parent for path in (folder / "runs").glob(f"*/{SETTINGS}"))
 
 
-def _header(n_episodes: int) -> list[str]:
+def header(n_episodes: int) -> list[str]:
     return ["step", "train_seconds", EVAL_SECONDS, *(f"return_{episode}" for episode in range(n_episodes))]

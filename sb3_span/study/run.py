@@ -17,27 +17,42 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
 import sb3_span.zoo  # noqa: F401  # the Zoo's algorithms, as rl_zoo3.train has them with our policies
-from sb3_span.files import written_whole
+from sb3_span.atomic_files import written_whole
 from sb3_span.policies.budget import count_parameters
-from sb3_span.study.checkpoint import NORMALIZATION, Checkpoints
+from sb3_span.saved.statistics import NORMALIZATION, save_statistics
+from sb3_span.study.checkpoint import Checkpoints
 from sb3_span.study.evaluation import OneEpisodeEach, evaluate
-from sb3_span.study.plan import OFFLINE_ALGORITHMS, Run
-from sb3_span.study.records import MODEL, SETTINGS, Record, read_record
+from sb3_span.study.plan import Run
+from sb3_span.study.records import MODEL, SETTINGS, Record, check_model, read_record
+from sb3_span.study.study_file import OFFLINE_ALGORITHMS
 from sb3_span.study.training import Training, Watcher, seed_at
+from sb3_span.study.trust import check_trust
+from sb3_span.study.zoo_strings import EVALUATED, NotPlainError, read_zoo_string
 
 
 class StudyManager(ExperimentManager):
-    """The Zoo's set-up of agent and environments, without its log folders, files and messages."""
+    """
+    The Zoo's set-up of agent and environments, without its log folders, files and messages.
 
-    def __init__(self, run: Run) -> None:
+    :param trust: Whether strings that are not plain data are left to the Zoo, which evaluates them as Python
+    """
+
+    def __init__(self, run: Run, trust: bool = False) -> None:
+        self._run, self._trust = run, trust
         super().__init__(
             argparse.Namespace(), run.algo, run.env, log_folder="", n_timesteps=run.steps, eval_freq=-1,
             seed=run.seed, device="cpu", verbose=0, eval_env_kwargs=run.hyperparams.get("env_kwargs"),
         )  # fmt: skip
-        self._run = run
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         hyperparams = copy.deepcopy(self._run.hyperparams)
+        for option in EVALUATED:
+            if isinstance(text := hyperparams.get(option), str):
+                try:
+                    hyperparams[option] = read_zoo_string(text)
+                except NotPlainError:
+                    if not self._trust:
+                        raise
         policy_kwargs = hyperparams.get("policy_kwargs")
         # The Zoo knows classes by their names everywhere but here.
         if isinstance(policy_kwargs, dict) and isinstance(name := policy_kwargs.get("activation_fn"), str):
@@ -67,26 +82,33 @@ class StudyManager(ExperimentManager):
             self.vec_env_class = of_training
 
 
-def train(run: Run, folder: Path, watcher: Watcher | None = None) -> Record:
+def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bool = True, trust: bool = False) -> Record:
     """
     Train one run to its end, from its checkpoint if it has one.
 
     :param run: What to train
     :param folder: The run's own folder
     :param watcher: Told about every step and evaluation
+    :param keep_model: Whether the trained model is written; then a finished run without it is refused
+    :param trust: Whether the run may execute code of its own: modules that are not installed, Python in strings, pickles
     :return: The finished record
     """
     th.set_num_threads(1)
+    if not trust:
+        check_trust([run])
     for package in run.gym_packages:
         importlib.import_module(package)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / SETTINGS).exists():
         record = read_record(folder)
-        _check_settings(run, record, folder)
+        run.check_settings(record.settings, folder / SETTINGS)
         if record.finished:
+            if keep_model:
+                check_model(record, folder)
             Checkpoints(folder).clear()  # in case it was killed just before
             return record
-    training = _training_class(run)(run, folder, watcher or Watcher())
+    training = _training_class(run)(run, folder, watcher or Watcher(), trust)
+    training.keeps_model = keep_model
     try:
         training.finish()
     finally:
@@ -105,9 +127,9 @@ def _training_class(run: Run) -> type[Training]:
 class ZooTraining(Training):
     """An agent of SB3 or sb3-contrib, set up by the Zoo, in its environments."""
 
-    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
-        super().__init__(run, folder, watcher)
-        manager = StudyManager(run)
+    def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
+        super().__init__(run, folder, watcher, trust)
+        manager = StudyManager(run, trust)
         self.agent = manager.make_agent()
         self._eval_env = manager.make_eval_env()
         self._callbacks = manager.callbacks
@@ -118,10 +140,9 @@ class ZooTraining(Training):
         return {"n_parameters": count_parameters(self.agent.policy)}
 
     def load(self) -> dict[str, Any] | None:
-        loaded = self._checkpoints.load(self.agent)
-        if loaded is None:
+        state = self._checkpoints.load(self.agent, self.trusted)
+        if state is None:
             return None
-        self.agent, state = loaded
         self.agent.set_random_seed(seed_at(self.run, self.agent.num_timesteps))
         self._resumed = True
         return state
@@ -142,8 +163,7 @@ class ZooTraining(Training):
             self.agent.save(path)
         normalization = self.agent.get_vec_normalize_env()
         if normalization is not None:
-            with written_whole(self.folder / NORMALIZATION) as path:
-                normalization.save(str(path))
+            save_statistics(normalization, self.folder / NORMALIZATION)
 
     def clear(self) -> None:
         self._checkpoints.clear()
@@ -161,12 +181,3 @@ class _Callback(BaseCallback):
 
     def _on_step(self) -> bool:
         return self._study_training.on_step(self.num_timesteps)
-
-
-def _check_settings(run: Run, record: Record, folder: Path) -> None:
-    for name, value in run.settings().items():
-        if record.settings.get(name) != value:
-            raise ValueError(
-                f"{folder / SETTINGS}: {name} is {record.settings.get(name)!r}, but the study has {value!r}. "
-                "Use another folder, or delete this run's."
-            )

@@ -8,8 +8,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from sb3_span.study.folder import read_stored
 from sb3_span.study.queue import DATABASE_ERRORS
-from sb3_span.study.status import in_words, read_records, remaining_seconds
+from sb3_span.study.status import in_words, remaining_seconds
 from sb3_span.study.supervisor import News, Supervisor
 
 LINES = {
@@ -93,7 +94,7 @@ class _View:
         except DATABASE_ERRORS:
             return  # the last count stands
         self._done = sum(state.name == "done" for state in states.values())
-        seconds = remaining_seconds(self._plan, read_records(self._plan, self._supervisor.folder)).values()
+        seconds = remaining_seconds(self._plan, read_stored(self._supervisor.folder, self._plan).records).values()
         known = [value for value in seconds if value is not None]
         if len(known) == len(seconds):
             left = in_words(sum(known) / max(1, len(self._supervisor.workers)))

@@ -22,12 +22,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 from sb3_span.report.references import expert_scores, known_environments, score_on_the_way
 from sb3_span.study.options import check_options
-from sb3_span.study.plan import Plan, differences, get_option, read_plan, replace_options
+from sb3_span.study.paths import differences, get_option, replace_options
+from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.queue import no_experimental_warning, open_storage, sqlite_url
 from sb3_span.study.run import train
+from sb3_span.study.trust import check_runnable
 
 # Before it gives up on bad trials, and before TPE begins to learn.
 N_RANDOM = 5
@@ -39,20 +41,22 @@ SEARCH_FILE = "searched.yml"
 SECONDS_BETWEEN_LOOKS = 2.0
 
 
-def run_search(file: Path, folder: Path, n_trials: int) -> None:
+def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> None:
     """
     Search, or go on with it, and write what was found: ``trials.csv`` and ``best.yml``.
 
     :param file: A study's file with the key ``search``: for each method its options, and what each may be
     :param folder: Folder for the records and the database
     :param n_trials: Trials for each method, those that were given up on included
+    :param trust: Whether the study may execute code of its own
     """
     if n_trials < 1:
         raise ValueError(f"--trials is {n_trials}; at least 1 is needed. With 5 or fewer all but the first are random.")
-    plan = read_plan(file)
+    plan = dataclasses.replace(read_plan(file), trusted=trust)
     if not plan.search:
         raise ValueError(f"{file} has no key 'search': what to vary, for each method. See zoo_configs/search.")
     _check_scores(plan, file)
+    check_runnable(plan, file)
     _check_options(plan)
     _remember(plan, folder)
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # why a trial has failed is printed below, in a line
@@ -156,7 +160,7 @@ class _Objective:
         self._runs = [run for run in plan.runs if run.method == method]
         self._n_envs = len({run.env for run in self._runs})
         self._space = plan.search[method]
-        self._folder = folder
+        self._folder, self._trust = folder, plan.trusted
 
     def __call__(self, trial: optuna.Trial) -> float:
         self.number = trial.number
@@ -177,7 +181,7 @@ class _Objective:
                 run, hyperparams=replace_options(run.hyperparams, options), cell={"trial": number}, base={"trial": None}
             )
             try:
-                record = train(of_trial, self._folder / "runs" / of_trial.key)
+                record = train(of_trial, self._folder / "runs" / of_trial.key, trust=self._trust)
             except Exception as error:
                 raise RuntimeError(f"{of_trial.key}: {error!r}") from error
             scores.append(score_on_the_way(run.env, record.returns.mean(axis=1)))

@@ -1,14 +1,13 @@
 """Where a study stands: from its queue and its records, as a table."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
 from sb3_span.study.plan import Plan
 from sb3_span.study.queue import RunState
-from sb3_span.study.records import Record, read_record
+from sb3_span.study.records import Record
 
 NAMES = ("waiting", "running", "done", "failed")
 # Evaluations whose pace is taken for that of what is left.
@@ -50,12 +49,12 @@ def remaining_seconds(plan: Plan, records: dict[str, Record]) -> dict[tuple[str,
     left: dict[tuple[str, str], float | None] = {}
     for env, method in dict.fromkeys((run.env, run.method) for run in plan.runs):
         steps = sum(
-            run.steps - (int(records[run.key].steps[-1]) if run.key in records else 0)
+            run.steps - (int(max(records[run.key].steps, default=0)) if run.key in records else 0)
             for run in plan.runs
             if (run.env, run.method) == (env, method)
         )
         # Methods of similar size take similar time: another one's is better than none.
-        similar = [record for record in records.values() if record.settings["env"] == env]
+        similar = [record for record in records.values() if record.settings["env"] == env and len(record.steps)]
         own = [record for record in similar if record.settings["method"] == method]
         speeds = [_speed(record) for record in own or similar]
         left[env, method] = 0.0 if steps == 0 else steps * sum(speeds) / len(speeds) if speeds else None
@@ -86,18 +85,3 @@ def _speed(record: Record) -> float:
     of_both = record.train_seconds + np.nan_to_num(record.eval_seconds)
     steps, seconds = (np.append(0.0, column)[-1 - RECENT :] for column in (record.steps, of_both))
     return float((seconds[-1] - seconds[0]) / (steps[-1] - steps[0]))
-
-
-def read_records(plan: Plan, folder: Path) -> dict[str, Record]:
-    """
-    :return: By key, the records of the runs that have an evaluation. A damaged one is left out: its run will say so
-    """
-    records = {}
-    for run in plan.runs:
-        try:
-            record = read_record(folder / "runs" / run.key)
-        except ValueError:
-            continue
-        if len(record.steps):
-            records[run.key] = record
-    return records

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 from sb3_span.study.plan import Plan, Run
 from sb3_span.study.queue import DATABASE_ERRORS, Queue
 from sb3_span.study.records import ERROR

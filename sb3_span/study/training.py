@@ -13,10 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from sb3_span.files import write_text
-from sb3_span.machine import machine, versions
+from sb3_span.atomic_files import write_text
+from sb3_span.provenance import machine, versions
 from sb3_span.study.plan import Run
-from sb3_span.study.records import EVALUATIONS, SETTINGS, Evaluation, read_evaluations, write_evaluations
+from sb3_span.study.records import (
+    EVALUATIONS,
+    SETTINGS,
+    Evaluation,
+    check_complete,
+    planned_steps,
+    read_evaluations,
+    write_evaluations,
+)
 
 OWNER = "owner.json"
 
@@ -52,10 +60,13 @@ class Training(ABC):
     :param run: What to train
     :param folder: The run's own folder
     :param watcher: Told about every step and evaluation
+    :param trust: Whether the run may execute code of its own
     """
 
-    def __init__(self, run: Run, folder: Path, watcher: Watcher) -> None:
-        self.run, self.folder, self.watcher = run, folder, watcher
+    keeps_model = True
+
+    def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
+        self.run, self.folder, self.watcher, self.trusted = run, folder, watcher, trust
         self._reached, self._seconds = 0, 0.0
         self._evaluations: list[Evaluation] = []
 
@@ -110,18 +121,35 @@ class Training(ABC):
                 # Without a checkpoint a run starts over, and so does its record: it follows one training only.
                 (self.folder / EVALUATIONS).unlink(missing_ok=True)
             else:
-                self._reached, self._seconds = state["reached"], state["train_seconds"]
-            # A folder that was copied while it was trained in may have evaluations from after its checkpoint.
-            recorded = read_evaluations(self.folder, self.run.n_eval_episodes)
-            self._evaluations = [each for each in recorded if each.step <= self._reached]
+                self._go_on_from(state)
             self._since = time.perf_counter()
-            # Killed during an evaluation: the checkpoint before it has the same agent.
-            if self._reached > (self._evaluations[-1].step if self._evaluations else 0):
-                self._evaluate()
+            self._evaluate_due()  # killed during an evaluation: the checkpoint before it has the same agent
             if self._reached < self.run.steps:
                 self._since = time.perf_counter()
                 self.learn()
             self.clear()
+
+    def _go_on_from(self, state: dict[str, Any]) -> None:
+        """
+        The evaluations of a run are those of its checkpoint, and those that were due when it was written. What its file has
+        from later (it was copied while the run went on) is made again; what its file lacks is put back.
+        """
+        self._reached, self._seconds = state["reached"], state["train_seconds"]
+        recorded = read_evaluations(self.folder, self.run.settings())
+        saved = [Evaluation(*row) for row in state.get("evaluations", recorded)]
+        check_complete(saved, self.run.settings(), f"The checkpoint in {self.folder}")
+        together = [*saved, *recorded[len(saved) :]]
+        self._evaluations = [each for each in together if each.step <= self._reached]
+        if "evaluations" not in state and len(self._due()) > 1:  # of an older version of this package
+            raise ValueError(
+                f"{self.folder / EVALUATIONS} lacks the evaluation at step {self._due()[0]}, and the run's checkpoint, of a "
+                "later step, does not have it either. Restore the file, or delete the run's folder to start it anew."
+            )
+        if self._evaluations and len(self._evaluations) != len(recorded):
+            write_evaluations(self.folder, self._evaluations)
+
+    def _due(self) -> list[int]:
+        return [step for step in planned_steps(self.run.settings())[len(self._evaluations) :] if step <= self._reached]
 
     def on_step(self, step: int) -> bool:
         """
@@ -130,11 +158,11 @@ class Training(ABC):
         """
         self.watcher.stepped(step)
         if step >= min(self._reached + self.run.eval_freq, self.run.steps):
-            self._reached = min(step - step % self.run.eval_freq, self.run.steps) if step < self.run.steps else self.run.steps
+            self._reached = step - step % self.run.eval_freq if step < self.run.steps else self.run.steps
             self._pause()
             self.watcher.evaluating()
             self._save()
-            self._evaluate()
+            self._evaluate_due()
             self._since = time.perf_counter()
             return self._reached < self.run.steps
         if self.watcher.should_stop():
@@ -154,18 +182,23 @@ class Training(ABC):
 
     def _save(self) -> None:
         self._check_owner()
-        self.save(reached=self._reached, train_seconds=self._seconds)
+        self.save(reached=self._reached, train_seconds=self._seconds, evaluations=[list(each) for each in self._evaluations])
 
-    def _evaluate(self) -> None:
-        returns = self.evaluate(seed_at(self.run, self._reached))
+    def _evaluate_due(self) -> None:
+        for step in self._due():  # several, where one step of many environments passes several evaluations
+            self._evaluate(step)
+
+    def _evaluate(self, step: int) -> None:
+        returns = self.evaluate(seed_at(self.run, step))
         self._check_owner()
-        if self._reached >= self.run.steps:
+        if step >= self.run.steps and self.keeps_model:
             self.write_model()
+        now = time.perf_counter()
         earlier = self._evaluations[-1].eval_seconds if self._evaluations else 0.0
-        eval_seconds = earlier + time.perf_counter() - self._since
-        self._evaluations.append(Evaluation(self._reached, self._seconds, eval_seconds, returns.tolist()))
+        eval_seconds, self._since = earlier + now - self._since, now
+        self._evaluations.append(Evaluation(step, self._seconds, eval_seconds, returns.tolist()))
         write_evaluations(self.folder, self._evaluations)
-        self.watcher.evaluated(self._reached, float(np.mean(returns)))
+        self.watcher.evaluated(step, float(np.mean(returns)))
 
     def _write_settings(self) -> None:
         settings = {**self.run.settings(), **self.facts(), "versions": versions(), "machine": machine()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_span.files import write_text
+from sb3_span.atomic_files import write_text
 from sb3_span.study.queue import DATABASE_ERRORS, Claim, Queue
 from sb3_span.study.records import ERROR, Evaluation, read_evaluations
 from sb3_span.study.run import train
@@ -57,8 +57,8 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
         watcher = _Reporter(queue, claim, stop, tell)
         try:
             (folder / ERROR).unlink(missing_ok=True)  # of an earlier attempt
-            watcher.catch_up(read_evaluations(folder, run.n_eval_episodes))
-            record = train(run, folder, watcher)
+            watcher.catch_up(read_evaluations(folder, run.settings()))
+            record = train(run, folder, watcher, queue.plan.keep_models, queue.plan.trusted)
         except Interrupted:
             _insist(lambda: queue.release(claim.trial_id), stop, tell)
             tell("stopped", {"key": run.key})

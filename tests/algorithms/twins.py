@@ -81,5 +81,5 @@ def assert_same(theirs, ours, tolerance=1e-5):
     logged, own = theirs.logger.name_to_value, ours.logger.name_to_value
     names = {name for name in logged if name.startswith("train/")}
     assert names and names == {name for name in own if name.startswith("train/")}
-    for name in names:
+    for name in names - {"train/learning_rate"}:  # SB3 logs what was asked for, ours what is used
         assert own[name] == pytest.approx(logged[name], rel=2e-3, abs=2e-5), name

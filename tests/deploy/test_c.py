@@ -132,7 +132,7 @@ class Shifted(gym.ObservationWrapper):
 def test_environments_that_cannot_be_made_again(make, tmp_path):
     """Observations are random then."""
     assert check(lively(SAC, env=make()), tmp_path).recorded == 0
-    with pytest.raises(ValueError, match=r"CartPole-v1 shows Box.*but the policy observes"):
+    with pytest.raises(ValueError, match=r"The agent observes Box.*, and CartPole-v1 gives Box"):
         export_c(lively(SAC, env=make()), tmp_path, env="CartPole-v1")
 
 
@@ -185,7 +185,7 @@ def test_processes_of_environments_survive(tmp_path, monkeypatch):
 def test_an_environment_of_other_actions(tmp_path):
     model = lively(env=RandomEnv(OBSERVATIONS["vector"], spaces.MultiDiscrete([5, 5])))
     fewer = gym.envs.registration.EnvSpec("Fewer-v0", lambda: RandomEnv(OBSERVATIONS["vector"], spaces.MultiDiscrete([2, 2])))
-    with pytest.raises(ValueError, match=r"Fewer-v0 takes MultiDiscrete\(\[2 2\]\), but the policy's actions are"):
+    with pytest.raises(ValueError, match=r"actions are MultiDiscrete.*, and Fewer-v0 takes MultiDiscrete\(\[2 2\]\)"):
         export_c(model, tmp_path, env=fewer)
 
 
@@ -227,7 +227,7 @@ def test_no_closer_to_predict_than_predict_to_itself(tmp_path):
 
 def test_several_policies_in_one_program(tmp_path):
     export_c(lively(), tmp_path / "third", name="POLICY_3")
-    assert "void POLICY_3_act(" in (tmp_path / "third" / "POLICY_3.h").read_text()
+    assert "int POLICY_3_act(" in (tmp_path / "third" / "POLICY_3.h").read_text()
     shutil.rmtree(tmp_path / "third")
     for word, actions in (("left", "discrete"), ("Right_2", "box")):
         export_c(lively(actions=actions), tmp_path, name=word)
@@ -345,6 +345,40 @@ def test_a_nan_does_not_run_out_of_the_tables(tmp_path):
         actions = compiled(strange)
     np.testing.assert_allclose(actions, policy.predict(strange), atol=1e-5)
     assert np.isnan(actions[0]).all()
+
+
+@pytest.mark.parametrize("int8", [False, True], ids=["float", "int8"])
+@pytest.mark.parametrize("mlp", [False, True], ids=["span", "mlp"])
+@pytest.mark.parametrize("actions", ["discrete", "multidiscrete", "multibinary", "box"])
+def test_an_observation_that_is_not_a_number(actions, mlp, int8, tmp_path):
+    """An error code, and the action is left as it was; the scores tell too."""
+    kwargs = dict(policy="MlpPolicy", policy_kwargs=dict(net_arch=[6]), span_arch=None) if mlp else {}
+    export_c(lively(actions=actions, **kwargs), tmp_path, int8=int8)
+    header = (tmp_path / "policy.h").read_text()
+    assert "Returns:" in header and "the action is left as it was" in " ".join(header.replace("*", " ").split())
+    kind = "float" if actions == "box" else "int32_t"
+    scores = "" if actions == "box" else "float s[POLICY_SCORES_SIZE]; if (!policy_scores(o, s)) return 10;"
+    program = f"""
+        #include <math.h>
+        #include "policy.h"
+        int main(void) {{
+            float o[POLICY_OBSERVATION_SIZE] = {{0}};
+            {kind} a[POLICY_ACTION_SIZE];
+            for (int i = 0; i < POLICY_ACTION_SIZE; i++) a[i] = 77;
+            if (policy_act(o, a) != POLICY_OK) return 1;
+            for (int i = 0; i < POLICY_ACTION_SIZE; i++) if (a[i] == 77) return 2; else a[i] = 77;
+            for (int k = 0; k < POLICY_OBSERVATION_SIZE; k++) {{
+                o[k] = NAN;
+                if (policy_act(o, a) != POLICY_NOT_A_NUMBER) return 3;
+                for (int i = 0; i < POLICY_ACTION_SIZE; i++) if (a[i] != 77) return 4;
+                {scores}
+                o[k] = 0;
+            }}
+            return 0;
+        }}"""
+    (tmp_path / "main.c").write_text(program)
+    subprocess.run(["gcc", "-std=c99", "-O2", "main.c", "policy.c", "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "main"]).returncode == 0
 
 
 def test_scores_for_those_who_mask(tmp_path):

@@ -2,13 +2,13 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
+import sb3_span
 from sb3_span.cli import main
 from sb3_span.deploy import report
 from sb3_span.deploy.device import missing_tools
@@ -31,24 +31,33 @@ def test_vecnormalize_and_environment(tmp_path, capsys):
     model.env.save(str(tmp_path / "normal.pkl"))
     options = ["--vecnormalize", str(tmp_path / "normal.pkl"), "--env", "Pendulum-v1"]
     main(["export", str(tmp_path / "model.zip"), *options, "--output", str(tmp_path / "out")])
-    assert "with its VecNormalize statistics: 10,000 observations, 5,000 of them recorded" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"observations normalised with {tmp_path / 'normal.pkl'}: 10,000 observations, 5,000 of them recorded" in out
 
 
-def test_statistics_of_nobody_knows_which_model(tmp_path, capsys):
-    """Beside a zip that is not in the folder of a run: they may be another model's."""
-    lively(SAC, env=make_vec_env("Pendulum-v1")).save(tmp_path / "plain.zip")
-    VecNormalize(make_vec_env("Pendulum-v1")).save(str(tmp_path / "vecnormalize.pkl"))
-    export = ["export", str(tmp_path / "plain.zip"), "--output", str(tmp_path / "out")]
-    with pytest.raises(SystemExit, match=r"vecnormalize.pkl lies beside plain.zip, and nothing tells .*--vecnormalize none"):
-        main(export)
-    main([*export, "--vecnormalize", "none"])
-    assert "SPANPolicy: 10,000 observations" in capsys.readouterr().out
+def test_normalisation_is_in_the_code(tmp_path, capsys, monkeypatch):
+    """Statistics beside a model are exported with it, whatever their file is called; a model that lacks its own is refused."""
+    monkeypatch.chdir(tmp_path)
+    model = sb3_span.PPO("SPANPolicy", VecNormalize(make_vec_env("Pendulum-v1")), n_steps=64, device="cpu").learn(64)
+    model.save("vn2.zip")
+    with pytest.raises(SystemExit, match=r"vn2.zip was trained in a VecNormalize, and no statistics .*--vecnormalize FILE"):
+        main(["export", "vn2.zip"])
+    assert not list(tmp_path.glob("vn2-c/*"))
+    model.env.save("vn2.pkl")
+    main(["export", "vn2.zip", "--env", "Pendulum-v1"])
+    assert "observations normalised with vn2.pkl: 10,000 observations" in capsys.readouterr().out
+    assert "VecNormalize" in (tmp_path / "vn2-c" / "policy.h").read_text()
+    main(["export", "vn2.zip", "--output", "raw", "--vecnormalize", "none"])
+    assert "observations not normalised" in capsys.readouterr().out
 
 
 def test_an_agent_of_the_repository(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(Path(__file__).parents[2])
-    main(["export", "cartpole", "--output", str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    main(["export", "cartpole"])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "CartPole-v1-c").iterdir()) == ["policy.c", "policy.h"]
+    with pytest.raises(SystemExit, match=r"There is a CartPole-v1-c already.*--output CartPole-v1-c"):
+        main(["export", "cartpole"])
 
 
 def test_a_module_in_this_folder(tmp_path, monkeypatch, capsys):
@@ -78,7 +87,7 @@ def test_actions_of_another_kind(tmp_path, capsys):
     train(sac_run(env="LunarLander-v3", env_kwargs={"continuous": True}), tmp_path / "one")
     main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out")])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"takes Discrete\(4\), but the policy's actions are Box"):
+    with pytest.raises(SystemExit, match=r"actions are Box.*, and LunarLander-v3 takes Discrete\(4\)"):
         main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out"), "--env", "LunarLander-v3"])
 
 
@@ -91,7 +100,7 @@ def test_actions_of_another_kind(tmp_path, capsys):
         ([], "Name a model to export"),
         (["model.zip", "--report"], "Name a model to export, or --report"),
         (["model.zip", "--format", "onnx", "--int8"], "--int8 is for --format c"),
-        (["model.zip", "--env", "CartPole-v1"], "--env CartPole-v1: CartPole-v1 shows"),
+        (["model.zip", "--env", "CartPole-v1"], "--env CartPole-v1: The agent observes"),
         (["model.zip", "--env", "NoSuch-v0"], "--env NoSuch-v0: NoSuch-v0 cannot be made"),
     ],
 )

@@ -16,7 +16,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.deploy import export_c, export_onnx, load_trained
-from sb3_span.trained import env_of, find_model
+from sb3_span.saved import env_of, find_model
 from tests.deploy.models import lively
 from tests.policies.models import ALGORITHMS, action_spaces, actions, name, observations
 

@@ -92,7 +92,6 @@ class MyPolicy(SPANPolicy):
 @pytest.mark.parametrize(
     "algo, policy, right",
     [
-        (sb3_span.PPO, SPANPolicy, "SPANActorCriticPolicy"),
         (sb3_span.PPO, SPANRecurrentActorCriticPolicy, "SPANActorCriticPolicy"),
         (MyPPO, MyPolicy, "SPANActorCriticPolicy"),
         (sb3_span.SAC, SPANActorCriticPolicy, "SPANPolicy"),
@@ -113,7 +112,7 @@ def test_wrong_class_for_our_algorithms(algo, policy, right):
     "algo, policy, users",
     [
         (SAC, SPANActorCriticPolicy, "PPO, A2C"),
-        (TD3, SPANPolicy, "SAC"),
+        (TD3, SPANTQCPolicy, "TQC"),
         (DQN, SPANQRDQNPolicy, "QRDQN"),
         (QRDQN, SPANDQNPolicy, "DQN"),
         (RecurrentPPO, SPANActorCriticPolicy, "PPO, A2C"),

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch as th
@@ -10,6 +11,7 @@ from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import update_learning_rate
 
+import sb3_span
 from sb3_span import ClippedMlpPolicy
 from sb3_span.policies.optimizers import Adapted, clip_gradients, optimizers_of, read_lr_scale, scale_learning_rates
 from tests.policies.envs import make
@@ -311,3 +313,18 @@ def test_wrong_scales(lr_scale):
         ValueError, match=r"lr_scale is .*; it must be a number that .* any of the parts \['preprocess', 'coeff"
     ):
         PPO("SPANPolicy", make("vector"), policy_kwargs=dict(lr_scale=lr_scale))
+
+
+def test_the_learning_rate_that_is_used_is_shown():
+    """Ten times the one that PPO has by default: in the optimizer's repr, and in the log of sb3_span's algorithms."""
+    model = sb3_span.PPO("SPANPolicy", make("vector"), n_steps=64, device="cpu")
+    shown = [float(rate) for rate in re.findall(r" lr: (\S+)", repr(model.policy.optimizer))]
+    assert shown == pytest.approx([10 * model.learning_rate])
+    assert (
+        len(model.policy.optimizer.param_groups) == 1 and model.policy.optimizer.param_groups[0]["lr"] == model.learning_rate
+    )
+    model.learn(64)
+    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(10 * model.learning_rate)
+    parts = sb3_span.PPO("SPANPolicy", make("vector"), device="cpu", policy_kwargs=dict(lr_scale=dict(coefficients=3.0)))
+    rates = [float(rate) for rate in re.findall(r" lr: (\S+)", repr(parts.policy.optimizer))]
+    assert sorted(rates) == pytest.approx([3e-4, 9e-4])

@@ -32,15 +32,16 @@ def write_run(
     :param eval_seconds: Seconds of each evaluation; NaN in an old record
     :return: The run's folder
     """
+    budget = steps or EVERY * len(means)
     run = Run(
         env=env,
         algo="ppo",
         method=method,
         seed=seed,
-        steps=steps or EVERY * len(means),
+        steps=budget,
         eval_freq=EVERY,
         n_eval_episodes=EPISODES,
-        hyperparams={},
+        hyperparams={"policy": "MlpPolicy", "n_timesteps": budget},
         cell=cell or {},
         base=base or {},
     )

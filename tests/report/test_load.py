@@ -2,13 +2,15 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import yaml
 
+from sb3_span.report.command import write_report
 from sb3_span.report.load import load_study
 from sb3_span.report.sections import progress, status_section
-from tests.report.studies import write_run
+from tests.report.studies import EPISODES, EVERY, write_run
 
 HYPERPARAMS = {"policy": "MlpPolicy", "n_timesteps": 50000}
 
@@ -20,6 +22,7 @@ def write_plan(folder, methods, seeds):
         "environments": {env: {"algo": "ppo", "steps": 50000} for env in envs},
         "methods": {method: {"hyperparams": dict.fromkeys(envs, HYPERPARAMS)} for method in methods},
         "seeds": seeds,
+        "evaluation": {"every": EVERY, "episodes": EPISODES},
     }
     (folder / "study.yml").write_text(yaml.safe_dump(plan, sort_keys=False))
 
@@ -52,7 +55,9 @@ def test_damaged_records_are_listed_and_the_others_reported(folder):
     runs = folder / "runs"
     evaluations = runs / "CartPole-v1__span__seed0" / "evaluations.csv"
     evaluations.write_text(evaluations.read_text() + "55000,1.0,3")
-    (runs / "CartPole-v1__mlp__seed1" / "run.json").write_text('{"env": "CartPole-v1", "steps": 1, "n_eval_episodes": 4}')
+    (runs / "CartPole-v1__mlp__seed1" / "run.json").write_text(
+        '{"env": "CartPole-v1", "steps": 50000, "eval_freq": 5000, "n_eval_episodes": 4}'
+    )
     study = load_study(folder)
     assert len(study.runs) == 22
     assert "runs/CartPole-v1__span__seed0/evaluations.csv, line 12" in study.broken["CartPole-v1__span__seed0"]
@@ -60,13 +65,39 @@ def test_damaged_records_are_listed_and_the_others_reported(folder):
     assert "run.json has no key, not a word" in study.broken["CartPole-v1__mlp__seed1"]
 
 
-@pytest.mark.parametrize("name, value", [("seed", "3"), ("eval_freq", None), ("algo", 3)])
+@pytest.mark.parametrize("name, value", [("seed", "3"), ("algo", 3)])
 def test_settings_of_the_wrong_kind(folder, name, value):
     file = folder / "runs" / "CartPole-v1__span__seed0" / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
     study = load_study(folder)
     assert len(study.runs) == 23
     assert re.search(rf"run.json has .*{name}, not a", study.broken["CartPole-v1__span__seed0"])
+
+
+def test_a_hole_is_not_reported_as_whole(folder):
+    """One evaluation is missing from the middle of a run, one run is cut short, one is a copy of another."""
+    write_plan(folder, ["span", "mlp"], seeds=6)
+    hole, short, copy = (folder / "runs" / f"CartPole-v1__span__seed{seed}" for seed in (0, 1, 2))
+    lines = (hole / "evaluations.csv").read_text().splitlines(keepends=True)
+    (hole / "evaluations.csv").write_text("".join(lines[:3] + lines[4:]))
+    (short / "evaluations.csv").write_text("".join(lines[:6]))
+    shutil.copytree(folder / "runs" / "CartPole-v1__span__seed3", copy, dirs_exist_ok=True)
+    study = load_study(folder)
+    assert "runs/CartPole-v1__span__seed0/evaluations.csv lacks the evaluation at step 15000" in study.broken[hole.name]
+    assert "is that of another run, CartPole-v1__span__seed3" in study.broken[copy.name]
+    assert "not finished. Finished: 21 of 24 runs; part of the way: 1; no evaluation yet: 0." in progress(study)
+
+
+def test_a_record_with_a_smaller_budget_than_the_plans(folder):
+    write_plan(folder, ["span", "mlp"], seeds=6)
+    path = folder / "runs" / "CartPole-v1__span__seed0"
+    settings = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**settings, "steps": 10000}))
+    lines = (path / "evaluations.csv").read_text().splitlines(keepends=True)
+    (path / "evaluations.csv").write_text("".join(lines[:3]))
+    study = load_study(folder)
+    assert "run.json: steps is 10000, but the study has 50000" in study.broken[path.name]
+    assert "Finished: 23 of 24 runs" in progress(study)
 
 
 def test_runs_outside_the_plan_do_not_count_for_it(folder):
@@ -101,6 +132,21 @@ def test_a_plan_that_cannot_be_read_does_not_hide_the_records(folder):
     study = load_study(folder)
     assert len(study.runs) == 24
     assert "The plan could not be read" in study.remarks[0] and "Nowhere-v0" in study.remarks[0]
+
+
+def test_names_are_text(folder):
+    """In both pages: neither HTML nor links, whatever a study calls its methods and its errors say."""
+    name = "<script>alert(1)</script> [a](javascript:b)"
+    for seed in range(5):
+        write_run(folder, "CartPole-v1", name, seed, [20] * 3)
+    path = write_run(folder, "CartPole-v1", "span", 6, [20] * 3, steps=50000)
+    (path / "error.txt").write_text("<img src=x onerror=alert(1)>")
+    write_report(folder)
+    markdown, html = ((folder / "report" / f"report.{form}").read_text() for form in ("md", "html"))
+    assert "&lt;script>alert(1)&lt;/script>" in markdown and "&lt;script&gt;alert(1)" in html
+    for page in (markdown, html):
+        assert "<script>alert" not in page and "<img src=x" not in page
+    assert "](javascript" not in markdown
 
 
 def test_folders_without_results(tmp_path):

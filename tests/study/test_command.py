@@ -36,11 +36,11 @@ QUICK = {"heartbeat": 1, "grace": 4}
 def start(tmp_path):
     """Write a study's file and return what runs it."""
 
-    def start_study(*runs, storage=None, n_workers=1, **timing):
+    def start_study(*runs, storage=None, n_workers=1, trust=False, **timing):
         file = tmp_path / "study.yml"
         if runs:
             file.write_text(yaml.safe_dump(make_plan(*runs, name=uuid.uuid4().hex).resolved))
-        return run_study(file, tmp_path / "out", storage, n_workers, **{**QUICK, **timing})
+        return run_study(file, tmp_path / "out", storage, n_workers, trust, **{**QUICK, **timing})
 
     return start_study
 
@@ -239,7 +239,7 @@ def test_a_queue_that_is_elsewhere(start, tmp_path, capsys):
 
 
 def test_an_error_without_a_message_is_an_error(tmp_path, monkeypatch):
-    def fail(*args):
+    def fail(*_, **__):
         raise ValueError
 
     monkeypatch.setattr("sb3_span.study.worker.train", fail)
@@ -253,7 +253,7 @@ def test_the_error_of_an_earlier_attempt_goes_when_a_run_is_begun_again(tmp_path
     """A report lists as failed what has one."""
     errors = []
 
-    def stop(run, folder, watcher):
+    def stop(run, folder, *_, **__):
         errors.append((folder / "error.txt").exists())
         raise Interrupted
 
@@ -285,14 +285,14 @@ def test_a_run_in_which_three_workers_die_has_failed(start, tmp_path, monkeypatc
     run = dataclasses.replace(ppo_run(200), env="Deadly-v0", gym_packages=("deadly_env",))
     study = {**make_plan(run, name=uuid.uuid4().hex).resolved, "gym_packages": ["deadly_env"]}
     (tmp_path / "study.yml").write_text(yaml.safe_dump(study))
-    assert not start()
+    assert not start(trust=True)
     error = (tmp_path / "out" / "runs" / run.key / "error.txt").read_text()
     assert error == "its worker ended with the exit code 9; 3 have ended in this run\n"
 
 
 def test_an_idle_worker_takes_over_what_a_dead_one_had(tmp_path, storage, monkeypatch):
     """Also when it comes before the dead one is missed."""
-    monkeypatch.setattr("sb3_span.study.worker.train", lambda run, folder, watcher: read_record(trained))
+    monkeypatch.setattr("sb3_span.study.worker.train", lambda *_, **__: read_record(trained))
     run, trained = ppo_run(200), tmp_path / "trained"
     train(run, trained)
     stop = threading.Event()

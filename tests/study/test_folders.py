@@ -2,16 +2,19 @@
 
 import contextlib
 import json
+import os
 import shutil
+import subprocess
 
 import pytest
 import yaml
 
 from sb3_span.cli import main
+from sb3_span.study.folder import read_stored
 from sb3_span.study.queue import Queue
 from sb3_span.study.records import Evaluation, write_evaluations
 from sb3_span.study.run import train
-from sb3_span.study.status import read_records, remaining_seconds
+from sb3_span.study.status import remaining_seconds
 from sb3_span.study.training import Interrupted
 from tests.study.runs import make_plan, ppo_run, sac_run
 from tests.study.test_command import assert_complete, evaluations
@@ -21,6 +24,7 @@ from tests.study.test_run import StopAt
 def write_record(folder, run, rows):
     path = folder / "runs" / run.key
     path.mkdir(parents=True, exist_ok=True)
+    (path / "model.zip").touch()
     (path / "run.json").write_text(json.dumps(run.settings()))
     write_evaluations(path, [Evaluation(step, seconds, 0.5 * seconds, [1, 2, 3]) for step, seconds in rows])
     return path
@@ -160,6 +164,40 @@ def test_a_damaged_database(tmp_path, monkeypatch, capsys):
     assert "CartPole-v1" in capsys.readouterr().out
 
 
+@pytest.fixture
+def read_only(tmp_path):
+    """Makes a folder read only: by its mode, and for root, to whom modes are nothing, by a mount."""
+    mounted = []
+
+    def protect(folder):
+        if os.geteuid():
+            folder.chmod(0o555)
+            (folder / "study.db").chmod(0o444)
+            return
+        for options in (["--bind", str(folder), str(folder)], ["-o", "remount,ro,bind", str(folder)]):
+            if subprocess.run(["mount", *options], capture_output=True).returncode:
+                pytest.skip("a folder cannot be mounted read-only here")
+            mounted[:] = [folder]
+
+    yield protect
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_status_of_a_read_only_folder(tmp_path, read_only, capsys):
+    folder, run = tmp_path / "out", ppo_run(200)
+    write_study(folder, run)
+    with Queue(make_plan(run), f"sqlite:///{folder / 'study.db'}") as queue:
+        queue.refill()
+        queue.fail(queue.claim().trial_id, "it broke")
+    (folder / "runs" / run.key / "evaluations.csv").unlink()
+    read_only(folder)
+    with pytest.raises(OSError, match=r"Read-only|Permission"):
+        (folder / "file").touch()
+    main(["study", "status", "--folder", str(folder)])
+    assert "it broke" in capsys.readouterr().out
+
+
 def test_errors_with_brackets(tmp_path, capsys):
     """What looks like markup is printed as it is."""
     run = ppo_run(200)
@@ -188,11 +226,65 @@ def test_status(tmp_path, capsys):
     assert status() == ["CartPole-v1", "span", "1", "1", "1", "min", "30", "s"]
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: drop_row(path / "evaluations.csv"), "evaluations.csv lacks the evaluation at step 400"),
+        (lambda path: (path / "model.zip").unlink(), "has every evaluation but no model.zip: the run is not done"),
+        (lambda path: (path / "run.json").write_text("{"), "run.json is not a run's settings"),
+    ],
+)
+def test_a_hole_is_not_done(tmp_path, capsys, damage, message):
+    """Status says so, with the file; gather leaves a record with a hole out."""
+    runs = [ppo_run(600, seed=seed) for seed in range(2)]
+    write_study(tmp_path / "one", *runs)
+    paths = [write_record(tmp_path / "one", run, [(200, 30.0), (400, 60.0), (600, 90.0)]) for run in runs]
+    with Queue(make_plan(*runs), f"sqlite:///{tmp_path / 'one' / 'study.db'}") as queue:  # which says that they are done
+        queue.refill()
+        for _ in runs:
+            queue.complete(queue.claim().trial_id, 2.0)
+    damage(paths[0])
+    with pytest.raises(SystemExit, match="1"):
+        main(["study", "status", "--folder", str(tmp_path / "one")])
+    output = capsys.readouterr().out
+    assert message in output and str(paths[0]) in output
+    row = next(line for line in output.splitlines() if "CartPole-v1" in line).replace("│", " ").split()
+    assert row[:4] == ["CartPole-v1", "span", "1", "1"]  # one done, one failed
+    with contextlib.suppress(SystemExit):
+        main(["study", "gather", str(tmp_path / "one"), "--folder", str(tmp_path / "together")])
+    assert ("1 left out" in capsys.readouterr().out) == ("model.zip" not in message)
+
+
+def test_of_two_finished_runs_the_one_with_its_model_is_gathered(tmp_path, capsys):
+    run, rows = ppo_run(200), [(200, 30.0)]
+    for name in ("with", "without"):
+        write_study(tmp_path / name, run)
+        write_record(tmp_path / name, run, rows)
+    (tmp_path / "without" / "runs" / run.key / "model.zip").unlink()
+    for name in ("without", "with"):
+        main(["study", "gather", str(tmp_path / name), "--folder", str(tmp_path / "together")])
+        assert "1 runs gathered" in capsys.readouterr().out
+    assert (tmp_path / "together" / "runs" / run.key / "model.zip").exists()
+
+
+def test_a_study_that_keeps_no_models(tmp_path, capsys):
+    run = ppo_run(200)
+    (tmp_path / "study.yml").write_text(yaml.safe_dump({**make_plan(run).resolved, "keep_models": False}))
+    (write_record(tmp_path, run, [(200, 30.0)]) / "model.zip").unlink()
+    main(["study", "status", "--folder", str(tmp_path)])
+    assert "failed" not in capsys.readouterr().out.replace("failed ┃", "")
+
+
+def drop_row(path):
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2] + lines[3:]))
+
+
 def test_the_time_left_is_judged_by_the_last_evaluations(tmp_path):
     """SAC's first steps are random: they take a tenth of the time here, and say nothing about the others."""
     run = sac_run(4000)
     seconds = [*range(2, 12, 2), *range(30, 130, 20)]
     write_record(tmp_path, run, [(200 * i, second) for i, second in enumerate(seconds, start=1)])
     plan = make_plan(run)
-    left = remaining_seconds(plan, read_records(plan, tmp_path))
+    left = remaining_seconds(plan, read_stored(tmp_path, plan).records)
     assert left == {("Pendulum-v1", "span"): pytest.approx(2000 * 1.5 * 20 / 200)}

@@ -119,7 +119,7 @@ def test_the_resolved_study_stands_alone(read, tmp_path):
         ({"seed": 3}, "unknown key 'seed'"),
         ({"seeds": "many"}, "seeds is 'many'"),
         ({"seeds": 0}, "seeds is 0"),
-        ({"environments": {"CartPole-v7": {"algo": "ppo"}}}, "CartPole-v7"),
+        ({"environments": {"CartPole-v7": {"algo": "ppo"}}}, "has no entry for 'CartPole-v7'"),
         ({"environments": {"CartPole-v1": {"algo": "dreamer"}}}, "algo is 'dreamer'; allowed are"),
         ({"environments": {"CartPole-v1": {}}}, "lacks the key 'algo'"),
         (
@@ -142,7 +142,18 @@ def test_the_resolved_study_stands_alone(read, tmp_path):
         ({"seeds": [0, False]}, r"seeds is \[0, False\]"),
         ({"gym_packages": [5]}, r"gym_packages is \[5\]"),
         ({"grid": {"n_epochs": [1]}, "search": {"span": {"n_epochs": [1, 2]}}}, "remove 'grid' or 'search'"),
-        ({"gym_packages": ["no_such_package"]}, "no_such_package"),
+        ({"search": {"sapn": {"n_epochs": [1, 2]}}}, r"search has an unknown key 'sapn'; allowed are \['mlp', 'span'\]"),
+        ({"search": {"span": {"n_epochs": 3}}}, "search.span.n_epochs is 3; a list of choices is needed, or a range"),
+        ({"search": {"span": {"gamma": {"low": 1, "high": 0}}}}, "search.span.gamma goes from 1 to 0; two numbers"),
+        ({"search": {"span": {"gamma": {"low": 0, "high": 1, "log": True}}}}, "it must begin above 0"),
+        ({"search": {"span": {"gamma": {"low": 0, "high": 1, "step": 3}}}}, "a list of choices is needed, or a range"),
+        ({"environments": {"CartPole-v1": {"algo": "ppo", "steps": None}}}, "steps is None; a whole number"),
+        ({"environments": {"CartPole-v1": "ppo"}}, "environments.CartPole-v1 is 'ppo'; a mapping is needed"),
+        ({"environments": ["CartPole-v1"]}, r"environments is \['CartPole-v1'\]; a mapping is needed"),
+        ({"methods": {"span": {"hyperparams": 3}}}, "methods.span.hyperparams is 3; the name of a file is needed"),
+        ({"keep_models": "no"}, "keep_models is 'no'; allowed are true and false"),
+        ({5: 3}, "the study has the key 5; a word is needed. Put it in quotes"),
+        ({"methods": {"s" * 300: STUDY["methods"]["span"]}}, "has a name of 320 bytes, and its folder can have 255"),
         ({"gym_packages": None}, "gym_packages is None"),
         ({"environments": {"CartPole-v1": {"algo": "ars"}}}, "algo is 'ars'"),
         ({"seeds": [0, 1, 0]}, "2 runs have the name 'CartPole-v1__span__seed0'"),
@@ -164,6 +175,40 @@ def test_a_file_that_is_missing_or_not_yaml(tmp_path, read):
         read_plan(tmp_path / "bad.yml")
     with pytest.raises(ValueError, match=r"methods.span.hyperparams .*bad.yml.* is not YAML"):
         read({**STUDY, "methods": {"span": {"hyperparams": str(tmp_path / "bad.yml")}}})
+
+
+def bomb(levels, first, line):
+    return "\n".join([first, *(line.format(n=n, last=n - 1) for n in range(1, levels))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bomb(9, "l0: &l0 [1, 1, 1, 1, 1, 1, 1, 1, 1]", "l{n}: &l{n} [" + ", ".join(["*l{last}"] * 9) + "]"),
+        bomb(9, "l0: &l0 {a: 1, b: 2}", "l{n}: &l{n} {{<<: [" + ", ".join(["*l{last}"] * 9) + "]}}"),
+        "a: &a [*a]",
+        "a: " + "[" * 5000 + "]" * 5000,
+    ],
+    ids=["aliases", "merged", "itself", "deep"],
+)
+def test_files_that_unfold_without_end(tmp_path, read, text):
+    """In a study's file and in one that it names: refused before they are unfolded."""
+    path = tmp_path / "bomb.yml"
+    path.write_text(text)
+    message = r"bomb.yml\)? .*(aliases .* written out it has|nested too deeply)"
+    with pytest.raises(ValueError, match=message):
+        read_plan(path)
+    with pytest.raises(ValueError, match=message):
+        read({**STUDY, "methods": {"span": {"hyperparams": str(path)}}})
+
+
+def test_aliases_that_are_of_use(tmp_path):
+    text = yaml.safe_dump({**SPAN_ONLY, "methods": {}}, sort_keys=False).replace("methods: {}", "")
+    text += "methods:\n  a: {hyperparams: {CartPole-v1: &base {policy: MlpPolicy, gamma: 0.9}}}\n"
+    text += "  b: {hyperparams: {CartPole-v1: {<<: *base, gamma: 0.8}}}\n"
+    (tmp_path / "study.yml").write_text(text)
+    runs = read_plan(tmp_path / "study.yml").runs
+    assert [(run.hyperparams["policy"], run.hyperparams["gamma"]) for run in runs] == [("MlpPolicy", 0.9), ("MlpPolicy", 0.8)]
 
 
 def test_a_study_may_grow_but_not_change(read, tmp_path):

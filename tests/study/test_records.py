@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from sb3_span.files import written_whole
-from sb3_span.study.records import Evaluation, read_record, run_folders, write_evaluations
+from sb3_span.atomic_files import written_whole
+from sb3_span.study.records import Evaluation, planned_steps, read_record, run_folders, write_evaluations
 
 ROWS = [Evaluation(200, 1.5, 0.25, [10.0, 20.0, 30.0]), Evaluation(400, 3.0, 0.75, [-1234.56789, 1e-3, 500.0])]
 
@@ -15,7 +15,7 @@ ROWS = [Evaluation(200, 1.5, 0.25, [10.0, 20.0, 30.0]), Evaluation(400, 3.0, 0.7
 def folder(tmp_path):
     folder = tmp_path / "runs" / "a-run"
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"steps": 400, "n_eval_episodes": 3, "env": "CartPole-v1"}))
+    (folder / "run.json").write_text(json.dumps({"steps": 400, "eval_freq": 200, "n_eval_episodes": 3, "env": "CartPole-v1"}))
     write_evaluations(folder, ROWS)
     return folder
 
@@ -71,6 +71,28 @@ def test_a_half_written_record_names_file_and_line(folder, damage, line):
     path.write_text(damage(path.read_text()))
     with pytest.raises(ValueError, match=f"evaluations.csv, line {line}: half written or damaged"):
         read_record(folder)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([200, 600, 800, 1000], "lacks the evaluation at step 400; needed is one every 200 steps up to 1100, each once"),
+        ([1000], r"lacks the evaluation at step 200, 400, 600, \.\.\.; needed"),
+        ([200, 300, 400], "has an evaluation at step 300, which the run's settings do not ask for"),
+        ([200, 400, 600, 800, 1000, 1100, 1200], "has an evaluation at step 1200"),
+    ],
+)
+def test_a_hole_is_refused_with_its_file(folder, steps, message):
+    (folder / "run.json").write_text(json.dumps({"steps": 1100, "eval_freq": 200, "n_eval_episodes": 3}))
+    write_evaluations(folder, [ROWS[0]._replace(step=step) for step in steps])
+    with pytest.raises(ValueError, match=f"evaluations.csv {message}.*Restore it, or delete it"):
+        read_record(folder)
+
+
+def test_the_evaluations_that_settings_ask_for():
+    assert planned_steps({"steps": 1100, "eval_freq": 200}) == [200, 400, 600, 800, 1000, 1100]
+    assert planned_steps({"steps": 400, "eval_freq": 200}) == [200, 400]
+    assert planned_steps({"steps": 100, "eval_freq": 200}) == [100]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"steps": 3}', '{"steps": "many", "n_eval_episodes": 3}'])

@@ -14,11 +14,12 @@ import torch as th
 from rl_zoo3.exp_manager import ExperimentManager
 from stable_baselines3 import PPO, SAC
 
+from sb3_span.saved import env_of
+from sb3_span.saved.statistics import load_statistics
 from sb3_span.study.evaluation import evaluate
 from sb3_span.study.records import read_evaluations, read_record, write_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted, LostRun, Watcher
-from sb3_span.trained import env_of
 from tests.study.runs import ppo_run, sac_run
 
 
@@ -120,10 +121,67 @@ def test_a_record_that_is_ahead_of_its_checkpoint(tmp_path):
     run = sac_run(1000)
     with pytest.raises(Interrupted):
         train(run, tmp_path, StopAt(500))
-    rows = read_evaluations(tmp_path, run.n_eval_episodes)
+    rows = read_evaluations(tmp_path, run.settings())
     write_evaluations(tmp_path, [*rows, rows[-1]._replace(step=600)])
     record = train(run, tmp_path)
     assert list(record.steps) == list(range(200, run.steps + 1, 200))
+
+
+@pytest.mark.parametrize("make", [ppo_run, sac_run])
+@pytest.mark.parametrize("n_rows", [0, 1])
+def test_evaluations_that_were_lost_come_from_the_checkpoint(tmp_path, make, n_rows):
+    """The whole file is deleted, or its end: the run goes on, and its record is that of an undisturbed one."""
+    run = make(1000)
+    for name in ("run", "whole"):
+        with pytest.raises(Killed):
+            train(run, tmp_path / name, KillAt(700))
+    file = tmp_path / "run" / "evaluations.csv"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[: 1 + n_rows])) if n_rows else file.unlink()
+    with pytest.raises(Killed):
+        train(run, tmp_path / "run", KillAt(0))  # before it has anything new to write
+    assert file.read_text().splitlines(keepends=True)[:3] == lines[:3]
+    returns = [train(run, tmp_path / name).returns for name in ("run", "whole")]
+    np.testing.assert_array_equal(*returns)
+
+
+@pytest.mark.parametrize("make", [ppo_run, sac_run])
+def test_a_checkpoint_from_before_it_had_the_evaluations(tmp_path, make):
+    run = make(1000)
+    with pytest.raises(Killed):
+        train(run, tmp_path, KillAt(700))
+    state = next(tmp_path.glob("checkpoint-*/state.json"))
+    state.write_text(json.dumps({key: value for key, value in json.loads(state.read_text()).items() if key != "evaluations"}))
+    file = tmp_path / "evaluations.csv"
+    whole = file.read_text()
+    file.write_text("".join(whole.splitlines(keepends=True)[:2]))
+    with pytest.raises(ValueError, match=r"evaluations.csv lacks the evaluation at step 400.*delete the run's folder"):
+        train(run, tmp_path)
+    file.write_text(whole)
+    assert list(train(run, tmp_path).steps) == [200, 400, 600, 800, 1000]
+
+
+def test_more_environments_than_steps_between_evaluations(tmp_path):
+    """One step of them all passes several evaluations; each is made."""
+    run = dataclasses.replace(ppo_run(100), eval_freq=3)
+    assert list(train(run, tmp_path).steps) == [*range(3, 100, 3), 100]
+
+
+def test_a_finished_run_without_its_model_is_not_done(tmp_path):
+    run = ppo_run(200)
+    record = train(run, tmp_path)
+    (tmp_path / "model.zip").unlink()
+    with pytest.raises(ValueError, match=r"has every evaluation but no model.zip: the run is not done.*keep_models: false"):
+        train(run, tmp_path)
+    np.testing.assert_array_equal(train(run, tmp_path, keep_model=False).returns, record.returns)
+    (tmp_path / "evaluations.csv").unlink()  # told what to do, the user does it
+    np.testing.assert_array_equal(train(run, tmp_path).returns, record.returns)
+    assert (tmp_path / "model.zip").exists()
+
+
+def test_a_study_without_models(tmp_path):
+    assert train(ppo_run(200), tmp_path, keep_model=False).finished
+    assert {path.name for path in tmp_path.iterdir()} == {"run.json", "evaluations.csv"}
 
 
 def test_killed_while_it_evaluates(tmp_path, monkeypatch):
@@ -196,4 +254,4 @@ def test_settings_of_the_zoo_that_need_care(tmp_path):
     )
     record = train(run, tmp_path)
     assert record.returns.max() == 7
-    assert (tmp_path / "vecnormalize.pkl").exists()
+    assert load_statistics(tmp_path / "vecnormalize.npz").obs_rms.count > 400

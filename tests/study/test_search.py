@@ -74,7 +74,7 @@ def test_bad_trials_are_given_up_on(begins, tmp_path, monkeypatch):
     """After the first trials, one that does worse than the others' median on all environments gets no second seed."""
     trained = []
 
-    def train(run, folder):
+    def train(run, folder, **_):
         trained.append(run.key)
         is_bad = len(trained) > 4 * search.N_RANDOM and (run.env == "Acrobot-v1" or begins == "badly")
         returns = np.full((2, 2), (20.0 if is_bad else 400.0) if run.env == "CartPole-v1" else -500.0 if is_bad else -100.0)
@@ -95,7 +95,7 @@ def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
     outcomes = iter([KeyboardInterrupt(), ValueError("broke"), math.nan, 100.0, KeyboardInterrupt(), 100.0, 100.0])
     keys = []
 
-    def train(run, folder):
+    def train(run, folder, **_):
         keys.append(run.key)
         outcome = next(outcomes)
         if isinstance(outcome, BaseException):
@@ -121,7 +121,7 @@ def test_settings_that_break_and_an_interruption(tmp_path, monkeypatch):
 
 
 def test_a_method_whose_trials_all_fail(tmp_path, monkeypatch):
-    def train(run, folder):
+    def train(run, folder, **_):
         raise ValueError("broke")
 
     monkeypatch.setattr(search, "train", train)
@@ -138,7 +138,7 @@ def test_a_misspelt_option(tmp_path):
 
 def test_another_process_has_the_last_trial(tmp_path, monkeypatch):
     """It is waited for, not made up for: no method gets more trials than the others."""
-    monkeypatch.setattr(search, "train", lambda run, folder: pytest.fail("there was nothing left to do"))
+    monkeypatch.setattr(search, "train", lambda *_, **__: pytest.fail("there was nothing left to do"))
     file = write(tmp_path, search={"span": STUDY["search"]["span"]})
     (tmp_path / "found").mkdir()
     storage = f"sqlite:///{tmp_path / 'found' / 'search.db'}"
@@ -162,7 +162,7 @@ def test_what_is_printed_is_the_trial_that_was_run(tmp_path, monkeypatch, capsys
     folder = tmp_path / "what?folder"
     record = dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 500.0))
 
-    def train(run, _):
+    def train(run, *_, **__):
         storage = optuna.storages.RDBStorage(sqlite_url(folder / "search.db"))
         if run.seed == 100:
             optuna.load_study(study_name="search-span", storage=storage).add_trial(
@@ -180,7 +180,7 @@ def test_what_is_printed_is_the_trial_that_was_run(tmp_path, monkeypatch, capsys
 
 def test_a_search_that_was_changed(tmp_path, monkeypatch):
     record = dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 100.0))
-    monkeypatch.setattr(search, "train", lambda run, folder: record)
+    monkeypatch.setattr(search, "train", lambda *_, **__: record)
     wanted = STUDY["search"]["span"]
     search.run_search(write(tmp_path, search={"span": wanted}), tmp_path / "found", 1)
     for change in ({"seeds": [100]}, {"search": {"span": {**wanted, "n_epochs": [1, 2]}}}):
@@ -229,7 +229,7 @@ def test_a_trial_that_another_process_took_for_dead(tmp_path, monkeypatch, capsy
     record = dataclasses.make_dataclass("Record", ["returns"])(np.full((2, 2), 100.0))
     times = []
 
-    def train(run, folder):
+    def train(run, folder, **_):
         if not times:
             storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'found' / 'search.db'}")
             (trial,) = optuna.load_study(study_name="search-span", storage=storage).trials

@@ -47,11 +47,11 @@ static int read_trained(PyObject *tuple, Trained *t) {
 }
 
 static int read_all_trained(PyObject *tuple, Trained **parameters, int *count) {
-    *count = (int)PyTuple_GET_SIZE(tuple);
+    *count = (int)PyTuple_Size(tuple);
     *parameters = calloc(*count + 1, sizeof **parameters);
     if (!*parameters) return PyErr_NoMemory(), -1;
     for (int i = 0; i < *count; i++)
-        if (read_trained(PyTuple_GET_ITEM(tuple, i), *parameters + i)) return -1;
+        if (read_trained(PyTuple_GetItem(tuple, i), *parameters + i)) return -1;
     return 0;
 }
 
@@ -69,12 +69,12 @@ static int read_networks(PyObject *tuple, Networks *n) {
                           &n->heads, &n->tanh, &s->bounded))
         return -1;
     s->outputs = n->outputs;
-    n->layers = PyTuple_GET_SIZE(sizes) ? (int)PyTuple_GET_SIZE(sizes) - 1 : 0;
+    n->layers = PyTuple_Size(sizes) ? (int)PyTuple_Size(sizes) - 1 : 0;
     if (n->layers > MAX_LAYERS) {
         PyErr_Format(PyExc_ValueError, "an MLP of %d layers is too deep for the kernel", n->layers);
         return -1;
     }
-    for (int i = 0; i < PyTuple_GET_SIZE(sizes); i++) n->sizes[i] = (int)PyLong_AsLong(PyTuple_GET_ITEM(sizes, i));
+    for (int i = 0; i < PyTuple_Size(sizes); i++) n->sizes[i] = (int)PyLong_AsLong(PyTuple_GetItem(sizes, i));
     return PyErr_Occurred() ? -1 : read_all_trained(parameters, &n->parameters, &n->count);
 }
 
@@ -416,15 +416,15 @@ static PyObject *py_same(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *containers, *contents;
     if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &containers, &PyList_Type, &contents)) return NULL;
-    Py_ssize_t next = 0, count = PyList_GET_SIZE(contents);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(containers); i++) {
-        PyObject *one = PyList_GET_ITEM(containers, i), *value;
+    Py_ssize_t next = 0, count = PyList_Size(contents);
+    for (Py_ssize_t i = 0; i < PyList_Size(containers); i++) {
+        PyObject *one = PyList_GetItem(containers, i), *value;
         if (PyDict_Check(one)) {
             for (Py_ssize_t place = 0; PyDict_Next(one, &place, NULL, &value); next++)
-                if (next == count || value != PyList_GET_ITEM(contents, next)) Py_RETURN_FALSE;
+                if (next == count || value != PyList_GetItem(contents, next)) Py_RETURN_FALSE;
         } else if (PyList_Check(one)) {
-            for (Py_ssize_t k = 0; k < PyList_GET_SIZE(one); k++, next++)
-                if (next == count || PyList_GET_ITEM(one, k) != PyList_GET_ITEM(contents, next)) Py_RETURN_FALSE;
+            for (Py_ssize_t k = 0; k < PyList_Size(one); k++, next++)
+                if (next == count || PyList_GetItem(one, k) != PyList_GetItem(contents, next)) Py_RETURN_FALSE;
         } else {
             return PyErr_Format(PyExc_TypeError, "%R is neither a dictionary nor a list", one);
         }

@@ -8,15 +8,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "policy.h"
 
 /* OBSERVATION and ACTION are the types of their numbers, ROUNDS how often everything is measured. */
-typedef void Act(const OBSERVATION *, ACTION *);
+typedef int Act(const OBSERVATION *, ACTION *);
 
-static void do_nothing(const OBSERVATION *observation, ACTION *action) {
+static int do_nothing(const OBSERVATION *observation, ACTION *action) {
     (void)observation;
     (void)action;
+    return 0;
 }
 
 #ifdef __arm__
@@ -81,7 +83,8 @@ int main(void) {
     if (!observations || fread(observations, size, n, in) != (size_t)n) return 1;
     ACTION action[POLICY_ACTION_SIZE];
     for (long i = 0; i < n; i++) {
-        policy_act(observations + i * POLICY_OBSERVATION_SIZE, action);
+        /* Where there is none: a NaN, or -1 of integers. */
+        if (policy_act(observations + i * POLICY_OBSERVATION_SIZE, action) != POLICY_OK) memset(action, 0xff, sizeof action);
         fwrite(action, sizeof action, 1, out);
     }
     if (fclose(out)) return 1;

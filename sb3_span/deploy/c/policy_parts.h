@@ -5,6 +5,13 @@
 /* Comparisons are written so that a NaN stays a NaN. */
 static float clip(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
 
+/* Whether one of n numbers is none */
+static int any_nan(const float *x, int n) {
+    for (int i = 0; i < n; i++)
+        if (!(x[i] == x[i])) return 1;
+    return 0;
+}
+
 static float relu(float x) { return x < 0.0f ? 0.0f : x; }
 
 static float leaky_relu(float x, float slope) { return x < 0.0f ? slope * x : x; }

@@ -1,0 +1,10 @@
+"""
+Why an agent does not learn: what its critic expects beside what comes, what an update disturbs, what its networks use.
+
+Needs the extra ``zoo``, for matplotlib and rich.
+"""
+
+from sb3_span.diagnose.callback import DiagnosticsCallback
+from sb3_span.diagnose.diagnosis import Diagnosis, diagnose
+
+__all__ = ["Diagnosis", "DiagnosticsCallback", "diagnose"]

@@ -1,0 +1,164 @@
+"""The diagnosis of a saved agent: a table, what is out of line, a picture."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
+
+from sb3_span.diagnose.diagnosis import Diagnosis, diagnose
+from sb3_span.diagnose.environments import make_own_env
+from sb3_span.diagnose.figure import draw
+from sb3_span.diagnose.parts import find_networks
+from sb3_span.diagnose.twin import copy_agent, own_randomness
+from sb3_span.diagnose.verdicts import verdicts
+from sb3_span.files import written_whole
+from sb3_span.policies.optimizers import optimizers_of
+from sb3_span.trained import env_name, env_of, find_agent, find_vecnormalize, load_vecnormalize
+from sb3_span.viewing.agents import load_agent
+from sb3_span.viewing.environments import make_envs
+
+STEPS = 2048  # that a saved agent, which comes without its replay buffer, collects
+SEED = 2000  # no agent was trained with it
+
+# Of the rows: what is measured, and in plain words.
+MEANINGS = {
+    "value": "what the critic expects (Q, or V for PPO), discounted",
+    "return": "what then came, discounted; for SAC with the entropy bonus",
+    "value_minus_return": "the critic's bias",
+    "unseen_tail": "largest weight of what a time limit hid",
+    "episode_score": "undiscounted return of these episodes",
+    "ent_coef": "entropy coefficient",
+    "policy_std": "standard deviation of the actions, mean",
+    "policy_entropy": "entropy of the actions, mean",
+    "interference": "an update's change of values outside its batch, relative to inside",
+    "interference_single": "the same for a batch of one state: how local the critic is",
+    "effective_rank": "how many different features the head reads",
+    "dead_features": "features that are constant over the states",
+    "z_range": "share of (0, 1) that a latent dimension uses, mean",
+    "z_range_min": "the same, smallest",
+    "z_saturated": "share of latent numbers where the sigmoid is flat",
+}
+
+
+def diagnose_agent(
+    name: str, env_id: str | None = None, n_episodes: int = 5, output: Path | None = None, vecnormalize: Path | None = None
+) -> None:
+    """
+    Print a saved agent's diagnosis.
+
+    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param env_id: Its environment; None where the folder or the file's name tells
+    :param n_episodes: Episodes to play
+    :param output: A picture, PNG or PDF or SVG; None for none
+    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies in the folder of the run
+    """
+    if n_episodes < 1:
+        raise ValueError(f"--episodes is {n_episodes}; it must be at least 1. Try 5.")
+    path = find_agent(name)
+    env = env_id or env_of(path)
+    if env is None:
+        raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
+    model, normalization = load_agent(path), find_vecnormalize(path, vecnormalize)
+    find_networks(model.policy)
+    own = make_own_env(model, env, n_episodes, SEED)
+    try:
+        diagnosis = diagnose(collect(model, env, normalization), own, n_episodes, SEED)
+    finally:
+        own.close()
+    title = f"{type(model).__name__} on {env_name(env)}"
+    _print(title, diagnosis)
+    if not all(optimizer.state for optimizer in optimizers_of(model.policy)):
+        print("The file has no optimizer states: the update is a first one, whose steps are larger than those in training.")
+    if output is not None:
+        save_figure(draw(title, diagnosis), output)
+
+
+def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None = None, n_steps: int = STEPS) -> Any:
+    """
+    Transitions for an agent that was loaded, which has none: the exploring policy collects them, as in training.
+
+    :param model: The agent
+    :param env: Its environment
+    :param vecnormalize: VecNormalize's file, if it was trained with one
+    :param n_steps: How many transitions; PPO and its kin take one rollout
+    :return: The agent, with transitions in its buffer. Its learning rate is the one that training began with: a schedule may
+        have ended at 0
+    """
+    envs = make_envs(model, env, model.n_envs, SEED, None)
+    if vecnormalize is not None:
+        normalised = load_vecnormalize(vecnormalize)
+        normalised.set_venv(envs)
+        normalised.training = False
+        envs = normalised
+    with own_randomness(SEED):
+        agent = copy_agent(model)
+        agent.verbose, agent.tensorboard_log = 0, None
+        agent.set_env(envs)
+        agent._setup_learn(n_steps)
+        callback: BaseCallback = ConvertCallback(None)
+        callback.init_callback(agent)
+        if isinstance(model, OnPolicyAlgorithm):
+            agent.collect_rollouts(agent.env, callback, agent.rollout_buffer, agent.n_steps)
+        else:
+            frequency = TrainFreq(-(-n_steps // model.n_envs), TrainFrequencyUnit.STEP)
+            agent.collect_rollouts(agent.env, callback, frequency, agent.replay_buffer, agent.action_noise, learning_starts=0)
+    agent._current_progress_remaining = 1.0
+    return agent
+
+
+def _print(title: str, diagnosis: Diagnosis) -> None:
+    numbers = diagnosis.numbers
+    table = Table(title=f"{title}: diagnosis")
+    table.add_column("measure")
+    table.add_column("", justify="right")
+    table.add_column("what it is", style="dim")
+    for name, meaning in MEANINGS.items():
+        if name in numbers:
+            table.add_row(name, _show(numbers[name]), meaning)
+    for role in diagnosis.seen:
+        table.add_section()
+        n = numbers[f"{role}/features"]
+        for name, meaning in MEANINGS.items():
+            if (key := f"{role}/{name}") in numbers:
+                of = f" of {n:.0f}" if name in ("effective_rank", "dead_features") else ""
+                table.add_row(key, _show(numbers[key]) + of, meaning)
+    parts_table = Table(title="One update, part by part")
+    parts_table.add_column("")
+    parts_table.add_column("gradient norm", justify="right")
+    parts_table.add_column("it alone moves the outputs by", justify="right")
+    for role, parts in diagnosis.steps.items():
+        parts_table.add_section()
+        for part, step in parts.items():
+            parts_table.add_row(f"{role}: {part}", _show(step.gradient), _show(step.change))
+    console = Console()
+    console.print(table)
+    console.print(parts_table)
+    for sentence in verdicts(numbers) or ["Nothing is out of line."]:
+        console.print(f"- {sentence}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show(value: float) -> str:
+    if not np.isfinite(value) or value == 0:
+        return f"{value:.0f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def save_figure(figure: Figure, output: Path) -> None:
+    """
+    :param figure: The picture
+    :param output: Its file, whose ending says which kind
+    """
+    try:
+        with written_whole(output) as temporary:
+            figure.savefig(temporary, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"The picture cannot be written to {output}: {error}") from error
+    print(f"Written to {output}")

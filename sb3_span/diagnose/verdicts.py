@@ -1,0 +1,79 @@
+"""What is out of line, in plain words."""
+
+import math
+from collections.abc import Mapping
+
+# Beyond these a number is worth a sentence.
+OFF = 0.5  # of the return
+HIDDEN = 0.2  # of the return from a state on, behind a time limit
+WIDE = 1.5  # outside of a batch, relative to inside
+UNUSED = 0.1  # of (0, 1)
+FLAT = 0.3  # of the latent numbers
+DEAD = 0.25  # of the features
+ALIKE = 0.25  # of the features, that the effective rank is
+START = 1.0  # what SB3 learns the entropy coefficient from
+QUIET = 0.01  # standard deviation of actions
+
+
+def verdicts(numbers: Mapping[str, float]) -> list[str]:
+    """
+    :param numbers: Those of a diagnosis
+    :return: A sentence for each that is out of line
+    """
+    found = [*_bias(numbers), *_acting(numbers)]
+    if broken := [name for name, value in numbers.items() if not math.isfinite(value)]:
+        found.append(f"Not finite: {', '.join(broken)}. The networks have diverged, or an update changes nothing.")
+    if numbers["interference"] > WIDE:
+        found.append(
+            f"An update moves the critic's values {numbers['interference']:.2f} times as far outside of its batch as inside: "
+            "what it learns in one place, it unlearns in others."
+        )
+    for role in ("critic", "actor"):
+        if f"{role}/features" in numbers:
+            found += _features(role, numbers)
+    return found
+
+
+def _bias(numbers: Mapping[str, float]) -> list[str]:
+    found = []
+    value, came = numbers["value"], numbers["return"]
+    # Twice the spread: from a few episodes a smaller difference is no news.
+    if abs(value - came) > max(OFF * abs(came), 2 * numbers["return_spread"]):
+        word = "over" if value > came else "under"
+        found.append(f"The critics believe in {in_words(value)} where {in_words(came)} came: {word}estimation.")
+    if numbers["unseen_tail"] > HIDDEN:
+        found.append(
+            f"The time limit hides up to {100 * numbers['unseen_tail']:.0f} % of what would have come: "
+            "compare value and return with care."
+        )
+    return found
+
+
+def _acting(numbers: Mapping[str, float]) -> list[str]:
+    found = []
+    if numbers.get("ent_coef", 0.0) > START:
+        found.append(f"The entropy coefficient has grown to {numbers['ent_coef']:.2g}: the bonus outweighs the rewards.")
+    if numbers.get("policy_std", 1.0) < QUIET:
+        found.append(f"The policy's standard deviation is {numbers['policy_std']:.2g}: it no longer explores.")
+    return found
+
+
+def _features(role: str, numbers: Mapping[str, float]) -> list[str]:
+    found = []
+    n, dead, rank = (numbers[f"{role}/{name}"] for name in ("features", "dead_features", "effective_rank"))
+    if dead > DEAD * n:
+        found.append(f"{dead:.0f} of the {role}'s {n:.0f} features are dead: constant over the states seen.")
+    if rank < ALIKE * n:
+        found.append(f"The {role}'s {n:.0f} features are alike: their effective rank is {rank:.1f}.")
+    if numbers.get(f"{role}/z_range", 1.0) < UNUSED:
+        used = 100 * numbers[f"{role}/z_range"]
+        found.append(f"The {role}'s latent dimensions use {used:.0f} % of (0, 1): normalise the observations.")
+    if numbers.get(f"{role}/z_saturated", 0.0) > FLAT:
+        flat = 100 * numbers[f"{role}/z_saturated"]
+        found.append(f"{flat:.0f} % of the {role}'s latent numbers are saturated: normalise the observations.")
+    return found
+
+
+def in_words(value: float) -> str:
+    """A number as one says it."""
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"

@@ -1,0 +1,38 @@
+"""A warning for observations so large that a SPAN network cannot tell them apart."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+LARGE = 1e3
+NO_BOUND = 1e30  # such a bound only says what a float can hold
+
+
+def warn_of_bounds(space: spaces.Space) -> None:
+    """
+    :param space: Observations, whose bounds tell how large they may be, where there are any
+    """
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    boxes = [part for part in parts if isinstance(part, spaces.Box) and part.dtype.kind == "f"]  # type: ignore[union-attr]
+    bounds = [np.abs(bound[np.abs(bound) < NO_BOUND]) for part in boxes for bound in (part.low, part.high)]
+    _warn(max((float(bound.max()) for bound in bounds if bound.size), default=0.0), "may be as large as")
+
+
+def warn_of_observations(observations: Any) -> None:
+    """
+    :param observations: Those that training begins with: an array, or a dict of them
+    """
+    parts = observations.values() if isinstance(observations, dict) else [observations]
+    arrays = [np.asarray(part) for part in parts if part is not None]
+    _warn(max((float(np.abs(part).max()) for part in arrays if part.dtype.kind == "f" and part.size), default=0.0), "reach")
+
+
+def _warn(largest: float, verb: str) -> None:
+    if LARGE < largest < np.inf:
+        warnings.warn(
+            f"Observations {verb} {largest:.2g}. A SPAN network squeezes them into (0, 1) with a sigmoid, which cannot tell "
+            "such numbers apart: normalise them, for instance with VecNormalize(env), or scale them in the environment.",
+            stacklevel=3,
+        )

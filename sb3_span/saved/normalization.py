@@ -1,0 +1,112 @@
+"""
+The statistics that a model's observations are normalised with: found beside it, asked for, or known not to be needed.
+
+A model acts on normalised observations exactly if it was trained on them. Stable-Baselines3 keeps the statistics in a file of
+their own, whatever it is called. Nothing is unpickled here.
+"""
+
+import json
+import zipfile
+from pathlib import Path
+
+from stable_baselines3.common.vec_env import VecNormalize
+
+from sb3_span.saved.environments import find_env_id
+from sb3_span.saved.names import STUDY_RUN
+from sb3_span.saved.statistics import find_statistics, load_statistics
+
+NONE = "none"
+# What the algorithms of sb3_span say about themselves in their files.
+FLAG = "trained_on_normalized_observations"
+# How a pickled VecNormalize begins.
+PICKLED_CLASS, BEGINNING = VecNormalize.__module__.encode(), 200
+
+
+def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | None:
+    """
+    :param file: A model's zip
+    :param given: VecNormalize's file as the user has named it, or the word "none"; None to look for it
+    :return: VecNormalize's file; None where observations are not normalised. It is looked for beside the model, whatever it is
+        called, and where studies and the Zoo have it
+    """
+    if given is not None:
+        return None if str(given) == NONE else Path(given)
+    in_run = [file.parent] if (file.parent / STUDY_RUN).is_file() else []
+    in_zoo = [file.parent / name for name in (find_env_id(file), file.stem) if name]
+    for folder in (*in_run, *in_zoo):
+        if known := find_statistics(folder):
+            return known
+    trained = was_normalized(file)
+    if trained is False:  # what lies beside it is another model's
+        return None
+    beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path)]
+    own = [path for path in beside if _belongs(path, file)] or beside
+    if len(own) == 1:
+        return own[0]
+    if own:
+        raise ValueError(
+            f"{file} has the statistics of several VecNormalize beside it: {', '.join(path.name for path in own)}. Name those "
+            f"that it was trained with, for instance --vecnormalize {own[0]}, or --vecnormalize {NONE}."
+        )
+    if trained:
+        raise ValueError(
+            f"{file} was trained in a VecNormalize, and no statistics of one lie beside it: without them its actions are not "
+            "those that it has learned. Name the file that VecNormalize.save has written with --vecnormalize FILE; if only "
+            f"rewards were normalised, give --vecnormalize {NONE}."
+        )
+    return None
+
+
+def was_normalized(file: Path) -> bool | None:
+    """
+    Whether a model's file says that it was trained on normalised observations. Nothing is unpickled.
+
+    Algorithms of sb3_span say so. SB3's own on-policy algorithms keep the last observation that was not normalised, if there
+    is a VecNormalize; about its off-policy algorithms nothing can be told.
+
+    :param file: What ``model.save`` wrote
+    :return: None if nothing tells
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            data = json.loads(archive.read("data"))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError):
+        return None  # loading it says what is wrong
+    if not isinstance(data, dict):
+        return None
+    if isinstance(data.get(FLAG), bool):
+        return data[FLAG]
+    is_on_policy = "n_steps" in data and "replay_buffer_class" not in data
+    if not is_on_policy or "_last_original_obs" not in data or not data.get("num_timesteps"):
+        return None
+    return data["_last_original_obs"] is not None
+
+
+def describe(vecnormalize: Path | None) -> str:
+    """For a sentence about what an agent did: what was made of its observations."""
+    if vecnormalize is None or not load_statistics(vecnormalize).norm_obs:
+        return "observations not normalised"
+    return f"observations normalised with {vecnormalize}"
+
+
+def _has_statistics(path: Path) -> bool:
+    """
+    Told by what is at the beginning of a pickle, and by the names in an archive: there are replay buffers of either kind, and
+    they are large.
+    """
+    try:
+        if path.suffix == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                return {"options.npy", "returns.mean.npy"} <= set(archive.namelist())
+        if path.suffix == ".pkl":
+            with path.open("rb") as stream:
+                return PICKLED_CLASS in stream.read(BEGINNING)
+    except (OSError, zipfile.BadZipFile):
+        pass
+    return False
+
+
+def _belongs(path: Path, model: Path) -> bool:
+    """Whether a file is called after a model: ``agent.pkl``, ``agent_vecnormalize.pkl``, as SB3's checkpoints are."""
+    words = path.stem.replace("vec_norm", "vecnorm").split("_")
+    return "_".join(word for word in words if word not in ("vecnorm", "vecnormalize")) == model.stem

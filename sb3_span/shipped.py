@@ -1,0 +1,29 @@
+"""
+The files that come with the package: hyperparameters, studies, trained agents.
+
+In a clone they are folders beside the package; a wheel has copies of them inside it, made when it is built (setup.py).
+"""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+SHIPPED = _PACKAGE / "shipped_files" if (_PACKAGE / "shipped_files").is_dir() else _PACKAGE.parent
+
+HYPERPARAMS = SHIPPED / "hyperparams"
+STUDIES = SHIPPED / "zoo_configs"
+AGENTS = SHIPPED / "examples" / "agents"
+
+
+def find_study(name: str | Path) -> Path:
+    """
+    :param name: A study's file, or the name of one that comes with the package: ``smoke``, ``ablation/slope``
+    :return: The file
+    """
+    given = Path(name)
+    for path in (given, STUDIES / given, STUDIES / f"{given}.yml", SHIPPED / given):
+        if path.is_file():
+            return path
+    names = ", ".join(sorted(str(path.relative_to(STUDIES).with_suffix("")) for path in STUDIES.glob("*.yml")))
+    raise ValueError(
+        f"There is no study {str(name)!r}. Name a file, or one of the package's studies: {names}, and those in {STUDIES}."
+    )
