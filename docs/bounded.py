@@ -3,8 +3,8 @@ What bounded modes do to SAC's critics on Walker2d-v5: the picture of docs/diagn
 
     python docs/bounded.py results/diagnose
 
-trains what is missing there, SPAN with and without bounded modes and the MLP with their tuned settings, seeds 0 to 4, 40,000 steps each (about
-ten minutes on two cores), draws docs/images/bounded.png and prints the table.
+trains what is missing there: SPAN with and without bounded modes and the MLP, with tuned settings, seeds 0 to 2, 40,000 steps.
+That takes some minutes on two cores. It draws docs/images/bounded.png and prints the table.
 """
 
 import sys
@@ -24,7 +24,7 @@ from sb3_span.diagnose.command import save_figure
 from sb3_span.diagnose.runs import ENT_COEF, RETURN, STEP, VALUE, draw_runs
 from sb3_span.policies.sac import ClippedMlpPolicy
 
-ENV, STEPS, EVERY, SEEDS = "Walker2d-v5", 40_000, 5_000, range(5)
+ENV, STEPS, EVERY, SEEDS = "Walker2d-v5", 40_000, 5_000, range(3)
 SINGLE = "diagnose/interference_single"
 COMMON: dict[str, Any] = dict(batch_size=128, learning_starts=1000, tau=0.02, gradient_steps=2, device="cpu")
 SHAPE = dict(nmodes=8, nelems=6)

@@ -6,7 +6,6 @@ M modes, A actions.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -55,10 +54,8 @@ class SPAN(nn.Module):
         self.output_dim = output_dim = None if output_dim is None else _read_size("output_dim", output_dim)
         stack = 1 if n_stack is None else n_stack
 
-        self._set_bounded(arch.bounded)
-        # Saved with the parameters: networks saved before there was this choice are not bounded, whatever the default is now.
-        self.is_bounded: th.Tensor
-        self.register_buffer("is_bounded", th.tensor(arch.bounded))
+        self._bounded = arch.bounded
+        self.native = NativeSPAN(arch, input_dim, stack, output_dim) if supports(arch) else None
         self.preprocess = make_preprocess(arch, input_dim, stack)
         # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
         # leaves gaps between the bumps, where whole modes are zero.
@@ -68,19 +65,6 @@ class SPAN(nn.Module):
         self.coefficients = nn.Parameter(self._first_coefficients(stack))  # (C, D, N, M)
         self.head: StackedLinear | None
         self.register_module("head", None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack))
-
-    def _set_bounded(self, bounded: bool) -> None:
-        self.arch = arch = replace(self.arch, bounded=bounded)
-        self._bounded = bounded
-        stack = 1 if self.n_stack is None else self.n_stack
-        self.native = NativeSPAN(arch, self.input_dim, stack, self.output_dim) if supports(arch) else None
-
-    def _load_from_state_dict(self, state_dict: dict[str, th.Tensor], prefix: str, *args: Any) -> None:
-        saved = state_dict.setdefault(prefix + "is_bounded", th.tensor(False))
-        is_bounded = bool(saved > 0.5)  # somebody who adds noise to all that a state holds adds it to this, too
-        if is_bounded != self.arch.bounded:
-            self._set_bounded(is_bounded)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _first_coefficients(self, stack: int) -> th.Tensor:
         """

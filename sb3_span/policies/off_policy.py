@@ -13,8 +13,6 @@ class SPANOffPolicy(SPANOptions, GradientClipping):
     """Mixed into a policy of SB3, in front of it: one SPAN network for the actor, one stack for all critics."""
 
     span_roles = ("pi", "qf")
-    # Unbounded critics run away: they are trained on their own values of actions that the data does not have.
-    default_arch = {"bounded": True}
     actor_class: ClassVar[type[SPANNetwork]]
     critic_class: ClassVar[type[SPANCritic]] = SPANCritic
 

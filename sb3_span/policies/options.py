@@ -1,7 +1,6 @@
 """What every SPAN policy does with its options, whatever the algorithm."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from gymnasium import spaces
@@ -18,21 +17,18 @@ from sb3_span.policies.saturation import warn_of_bounds
 MLP_OPTIONS = ("net_arch", "activation_fn")
 
 
-def split_by_role(
-    span_arch: Mapping[str, Any] | None, roles: tuple[str, ...], default: Mapping[str, Any] = MappingProxyType({})
-) -> dict[str, SPANArch]:
+def split_by_role(span_arch: Mapping[str, Any] | None, roles: tuple[str, ...]) -> dict[str, SPANArch]:
     """
     Read ``span_arch``: one shape for all networks, or one for each role, as in SB3's ``net_arch``.
 
     :param span_arch: What the user passed
     :param roles: The roles that the algorithm's networks have
-    :param default: What the algorithm's networks have where the user says nothing
     :return: The shape of each role's network
     """
     if not isinstance(span_arch, Mapping) or not any(
         key in roles or isinstance(value, Mapping | SPANArch) for key, value in span_arch.items()
     ):
-        arch = _make_arch(span_arch, default)
+        arch = SPANArch.make(span_arch)
         return {role: arch for role in roles}
     for key in span_arch:
         if key not in roles:
@@ -43,7 +39,7 @@ def split_by_role(
     archs = {}
     for role in roles:
         try:
-            archs[role] = _make_arch(span_arch.get(role), default)
+            archs[role] = SPANArch.make(span_arch.get(role))
         except ValueError as error:
             raise ValueError(f"In span_arch[{role!r}]: {error}") from None
     return archs
@@ -53,10 +49,6 @@ def split_by_role(
 OF_FAMILIES = {"actor", "actor_target", "critic", "critic_target", "q_net", "quantile_net", "lstm_actor"}
 
 
-def _make_arch(options: Any, default: Mapping[str, Any]) -> SPANArch:
-    return SPANArch.make({**default, **(options or {})} if isinstance(options, Mapping | None) else options)
-
-
 class SPANOptions(BasePolicy):
     """
     Mixed into a policy of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, chooses a features
@@ -64,7 +56,6 @@ class SPANOptions(BasePolicy):
     """
 
     span_roles: ClassVar[tuple[str, ...]]
-    default_arch: ClassVar[Mapping[str, Any]] = {}
     default_lr_scale: ClassVar[float | Mapping[str, float]] = 1.0
 
     def __init__(
@@ -93,7 +84,7 @@ class SPANOptions(BasePolicy):
             )
         warn_of_bounds(observation_space)
         # SB3 builds the networks inside super().__init__, so this has to be there before.
-        self.archs = split_by_role(span_arch, self.span_roles, self.default_arch)
+        self.archs = split_by_role(span_arch, self.span_roles)
         self.lr_scale = read_lr_scale(self.default_lr_scale if lr_scale is None else lr_scale)
         if kwargs.get("features_extractor_class") is None:
             kwargs["features_extractor_class"] = default_features_extractor_class(

@@ -169,7 +169,7 @@ def test_every_parameter_learns(arch):
 
 
 def test_state_is_made_of_parameters_with_readable_names():
-    names = {"is_bounded", "preprocess.weight", "preprocess.bias", "scale", "coefficients", "head.weight", "head.bias"}
+    names = {"preprocess.weight", "preprocess.bias", "scale", "coefficients", "head.weight", "head.bias"}
     assert set(SPAN(4, KERNEL, output_dim=1).state_dict()) == names
     assert set(SPAN(4, BSPLINE, output_dim=1).state_dict()) == names - {"scale"}
 
@@ -180,23 +180,12 @@ def test_bounded_modes_are_tanh_of_the_products(arch, output_dim):
     net, x = SPAN(4, arch, output_dim=output_dim), th.randn(8, 4)
     net.coefficients.data *= 3  # modes that are bounded visibly
     bounded = SPAN(4, {**arch, "bounded": True}, output_dim=output_dim)
-    bounded.load_state_dict({**net.state_dict(), "is_bounded": th.tensor(True)})
+    bounded.load_state_dict(net.state_dict())
     expected = by_hand(net, x, 0).tanh()
     if output_dim is not None:
         expected = th.nn.functional.linear(expected, net.head.weight[0], net.head.bias[0])
     assert (bounded(x) - net(x)).abs().max() > 0.1
     th.testing.assert_close(bounded(x), expected)
-
-
-def test_what_was_saved_says_whether_modes_are_bounded():
-    x = th.randn(8, 4)
-    plain, bounded = SPAN(4, KERNEL), SPAN(4, {**KERNEL, "bounded": True})
-    before = {name: value for name, value in plain.state_dict().items() if name != "is_bounded"}  # as it once was saved
-    loaded = SPAN(4, {**KERNEL, "bounded": True})
-    for state, net in ((before, plain), (bounded.state_dict(), bounded), (plain.state_dict(), plain)):
-        loaded.load_state_dict(state)
-        assert loaded.arch == net.arch
-        th.testing.assert_close(loaded(x), net(x))
 
 
 @pytest.mark.parametrize("input_dim, latent_dim", [(128, 128), (129, 64), (512, 64)])

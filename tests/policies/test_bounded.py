@@ -1,6 +1,4 @@
-"""Which policies bound their modes, and that agents saved before any did act as they did then."""
-
-from pathlib import Path
+"""Bounded modes inside policies."""
 
 import numpy as np
 import pytest
@@ -10,23 +8,26 @@ import sb3_span  # noqa: F401
 from sb3_span.nn import SPAN
 from tests.policies.models import make_model, name
 
-BEFORE = Path(__file__).parents[2] / "examples" / "agents" / "InvertedPendulum-v5.zip"
-
 
 def spans(model) -> list[SPAN]:
     return [module for module in model.policy.modules() if isinstance(module, SPAN)]
 
 
-@pytest.mark.parametrize("algo, bounded", [(SAC, True), (TD3, True), (PPO, False), (DQN, False)], ids=name)
-def test_default_of_each_algorithm(algo, bounded):
+@pytest.mark.parametrize("algo", [SAC, TD3, PPO, DQN], ids=name)
+def test_off_unless_asked_for_and_saved_with_the_agent(algo, tmp_path):
     env = "CartPole-v1" if algo is DQN else "Pendulum-v1"
-    assert {span.arch.bounded for span in spans(make_model(algo, env, learn=False))} == {bounded}
-    chosen = make_model(algo, env, learn=False, span_arch=dict(nmodes=2, bounded=not bounded))
-    assert {span.arch.bounded for span in spans(chosen)} == {not bounded}
+    assert not any(span.arch.bounded for span in spans(make_model(algo, env, learn=False)))
+    bounded = make_model(algo, env, span_arch=dict(nmodes=2, bounded=True))
+    bounded.save(tmp_path / "agent")
+    loaded = algo.load(tmp_path / "agent", device="cpu")
+    assert all(span.arch.bounded for span in spans(loaded))
+    observations = np.random.default_rng(0).normal(size=(20, *bounded.observation_space.shape)).astype(np.float32)
+    actions = bounded.predict(observations, deterministic=True)[0]
+    np.testing.assert_array_equal(loaded.predict(observations, deterministic=True)[0], actions)
 
 
 def test_one_role_alone():
-    model = make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(pi=dict(bounded=False), qf=dict(nmodes=3)))
+    model = make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(qf=dict(nmodes=3, bounded=True)))
     assert not model.actor.latent_pi.arch.bounded
     assert model.critic.qf.arch.bounded and model.critic_target.qf.arch.bounded
 
@@ -34,15 +35,3 @@ def test_one_role_alone():
 def test_refuses_what_is_neither_true_nor_false():
     with pytest.raises(ValueError, match=r"span_arch\['bounded'\] is 'tanh'; it must be True or False"):
         make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded="tanh"))
-
-
-def test_saved_before_there_was_the_choice(tmp_path):
-    before = SAC.load(BEFORE, device="cpu")
-    assert not any(span.arch.bounded for span in spans(before))
-    before.save(tmp_path / "again")
-    again = SAC.load(tmp_path / "again", device="cpu")
-    assert not any(span.arch.bounded for span in spans(again))
-    observations = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
-    np.testing.assert_array_equal(
-        before.predict(observations, deterministic=True)[0], again.predict(observations, deterministic=True)[0]
-    )
