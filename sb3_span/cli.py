@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     diagnose.add_argument(
         "model",
         nargs="?",
-        help="a file that model.save wrote, the folder of a run, or the name of an agent in examples/agents",
+        help="a file that model.save wrote, or the folder of a run",
     )
     diagnose.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
     diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")

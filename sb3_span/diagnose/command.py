@@ -53,7 +53,7 @@ def diagnose_agent(
     """
     Print a saved agent's diagnosis.
 
-    :param name: A model's file, the folder of a run, or the short name of an agent in ``examples/agents``
+    :param name: A model's file, or the folder of a run
     :param env_id: Its environment; None where the folder or the file's name tells
     :param n_episodes: Episodes to play
     :param output: A picture, PNG or PDF or SVG; None for none
@@ -66,6 +66,11 @@ def diagnose_agent(
     if env is None:
         raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
     model, normalization = load_agent(path), find_vecnormalize(path, vecnormalize)
+    if not isinstance(model, BaseAlgorithm):
+        raise ValueError(
+            f"{path} has a policy to act with, and not the critics and optimizers of an agent that learns. Give the zip that "
+            "model.save wrote, or the folder of a run."
+        )
     find_networks(model.policy)
     own = make_own_env(model, env, n_episodes, SEED)
     try:

@@ -104,7 +104,7 @@ def test_runs_are_drawn_beside_one_another(tmp_path):
         (["--runs", "a=nowhere.csv"], "There is no nowhere.csv"),
         (["nobody"], "neither a file nor the name of an agent"),
         (["cartpole", "--episodes", "0"], "--episodes is 0; it must be at least 1"),
-        (["cartpole", "--env", "Acrobot-v1"], "Name the environment that it was trained on"),
+        (["cartpole"], "a policy to act with, and not the critics"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, words):
