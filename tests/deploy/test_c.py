@@ -215,6 +215,7 @@ def test_bounds_that_are_none(tmp_path):
     check(lively(SAC, env=VecNormalize(make_vec_env("Pendulum-v1"), clip_obs=np.inf)), tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:Observations may be as large as")
 def test_no_closer_to_predict_than_predict_to_itself(tmp_path):
     """Large observations lose digits of single precision, in predict as in the export."""
     env = RandomEnv(spaces.Box(-5000, 5000, (6,)), spaces.Box(-1, 1, (2,)))

@@ -319,7 +319,7 @@ def test_a_study_that_was_changed(start, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "gone.yml"], "gone.yml: No such file"),
+        (["run", "gone.yml"], "There is no study 'gone.yml'. Name a file, or one of the package's studies"),
         (["run", str(ROOT / "zoo_configs/smoke.yml"), "--workers", "0"], "--workers is 0"),
         (["run", str(ROOT / "zoo_configs/smoke.yml"), "--storage", "nonsense"], "--storage nonsense"),
         (["status"], "has no study.yml"),
