@@ -31,6 +31,7 @@ def register_policies() -> None:
         _policies.update(POLICIES)
         for algorithm in WITHOUT:
             algorithm.policy_aliases[ALIAS] = NoSPANPolicy
+            algorithm.policy_class = OwnPolicyClass(SPANPolicy, NoSPANPolicy)  # type: ignore[assignment]
     for algorithm, policy in _policies.items():
         algorithm.policy_aliases[ALIAS] = policy
         algorithm.policy_class = OwnPolicyClass(SPANPolicy, policy)  # type: ignore[assignment]

@@ -27,7 +27,8 @@ def test_in_our_own_algorithms(algo):
     assert type(algo(SPANPolicy, make("vector", "box"), device="cpu").policy) is policy_for(algo)
 
 
+@pytest.mark.parametrize("policy", ["SPANPolicy", SPANPolicy], ids=["string", "class"])
 @pytest.mark.parametrize("algo", [CrossQ, ARS], ids=name)
-def test_algorithms_without_one(algo):
+def test_algorithms_without_one(algo, policy):
     with pytest.raises(ValueError, match=r"There is no SPAN policy for this algorithm: CrossQ .*SPANFeaturesExtractor"):
-        algo("SPANPolicy", make("vector", "box"))
+        algo(policy, make("vector", "box"))
