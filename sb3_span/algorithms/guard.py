@@ -8,7 +8,6 @@ import torch as th
 from torch import nn
 
 from sb3_span.algorithms.extension import extension
-from sb3_span.nn import SPAN
 from sb3_span.nn.native import choice
 
 _looks = operator.attrgetter("requires_grad", "grad", "_backward_hooks", "_post_accumulate_grad_hooks")
@@ -37,8 +36,6 @@ class Guard:
         self._groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         self._containers: list[Any] = []
         modules = [module for network in networks for module in network.modules()]
-        self._spans = [module for module in modules if isinstance(module, SPAN)]
-        self._shapes = [span.native for span in self._spans]  # another one when parameters of another kind were loaded
         for module in modules:
             # Lists too: SB3's critics are in one.
             self._containers += [*_of_modules(module), *(value for value in vars(module).values() if type(value) is list)]
@@ -59,7 +56,6 @@ class Guard:
         return (
             (self._addresses, self._order) == self._places()
             and extension.same(self._containers, self._contents)
-            and extension.same([[span.native for span in self._spans]], self._shapes)
             and extension.same([[item for tensor in self._leaves for item in _looks(tensor)]], self._seen)
             and [_settings(group) for group in self._groups] == self._options
             and choice.nobody_watches()

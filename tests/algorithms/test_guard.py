@@ -148,14 +148,6 @@ class _Sets(BaseCallback):
         return True
 
 
-def test_parameters_of_another_kind_of_modes_count():
-    agent, other = (make_agent(sb3_span.SAC, policy_kwargs=dict(span_arch=dict(nmodes=3, bounded=it))) for it in (True, False))
-    train(agent, 40)
-    plan = agent._plan
-    agent.policy.load_state_dict(other.policy.state_dict())
-    assert plan is not None and not plan.holds(agent)
-
-
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
 def test_settings_count_from_when_they_are_set(name):
     agents = []
