@@ -1,5 +1,6 @@
 /* The updates for x86-64 processors with AVX2 and FMA. */
 #if defined(__x86_64__)
+#include <immintrin.h>
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else

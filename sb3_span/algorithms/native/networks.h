@@ -263,20 +263,13 @@ static int network_outputs(const Networks *n, int batch, const float *x, float *
     return status;
 }
 
-/* Gradients of the parameters into their places, or that of x, (B, I), where it is not NULL. */
-static int network_backward(const Networks *n, const float *x, int batch, const float *kept, const float *grad_out,
-                            float *grad_x, Arena arena) {
-    if (n->layers) {
-        size_t each = values_floats(n, batch);
-        if (grad_x) memset(grad_x, 0, (size_t)batch * n->sizes[0] * sizeof(float));
-        for (int c = 0; c < n->span.stack; c++)
-            mlp_backward(n, c, x, batch, kept + c * each, grad_out + (size_t)c * batch * n->outputs, !grad_x, grad_x, arena);
-        return SPAN_DONE;
-    }
+/* Backward through SPAN: by z and the gradient of the outputs, or by a loss. Gradients as network_backward has them. */
+static int span_backward(const Networks *n, const float *x, int batch, const float *kept, const float *grad_out, Loss loss,
+                         void *context, float *grad_x, int first, Arena arena) {
     SpanShape shape = n->span;
     shape.batch = batch;
     SpanInputs in = span_inputs(n, x, take(&arena, joined_floats(n)));
-    SpanGradients grads = {.x = grad_x};
+    SpanGradients grads = {.x = grad_x, .x_first = first};
     int bumps = n->span.degree == SPAN_BUMPS;
     const Trained *p = n->parameters, *coef = p + 2 + bumps, *head = coef + 1;
     float *joined = take(&arena, joined_floats(n));
@@ -285,11 +278,51 @@ static int network_backward(const Networks *n, const float *x, int batch, const 
         grads.head_w = n->heads == 2 ? joined : head[0].grad;
         grads.head_b = n->heads == 2 ? joined + 2 * head[0].size : head[1].grad;
     }
-    int status = backward(&shape, &in, kept, grad_out, &grads);
+    int status = backward_through(&shape, &in, kept, grad_out, loss, context, &grads);
     if (!grad_x && n->heads == 2)
         for (int h = 0; h < 2; h++) {
             memcpy(head[2 * h].grad, grads.head_w + h * head[0].size, head[0].size * sizeof(float));
             memcpy(head[2 * h + 1].grad, grads.head_b + h * head[1].size, head[1].size * sizeof(float));
         }
     return status;
+}
+
+/* Gradients of the parameters into their places, or that of x, (B, I), where it is not NULL. */
+static int network_backward(const Networks *n, const float *x, int batch, const float *kept, const float *grad_out,
+                            float *grad_x, Arena arena) {
+    if (!n->layers) return span_backward(n, x, batch, kept, grad_out, NULL, NULL, grad_x, 0, arena);
+    size_t each = values_floats(n, batch);
+    if (grad_x) memset(grad_x, 0, (size_t)batch * n->sizes[0] * sizeof(float));
+    for (int c = 0; c < n->span.stack; c++)
+        mlp_backward(n, c, x, batch, kept + c * each, grad_out + (size_t)c * batch * n->outputs, !grad_x, grad_x, arena);
+    return SPAN_DONE;
+}
+
+/* Bytes of scratch memory for network_learn. */
+static size_t learning_scratch(const Networks *n, int batch) {
+    const size_t outs = (size_t)batch * n->span.stack;
+    return network_scratch(n, batch) + (n->layers ? piece(kept_floats(n, batch)) + 2 * piece(outs) : 0);
+}
+
+/* Forward and backward for networks of one output: from a loss gradients of the parameters, or of x those from input `first` on. */
+static int network_learn(const Networks *n, const float *x, int batch, Loss loss, void *context, float *grad_x, int first, Arena arena) {
+    if (!n->layers) return span_backward(n, x, batch, NULL, NULL, loss, context, grad_x, first, arena);
+    const size_t outs = (size_t)batch * n->span.stack;
+    float *kept = take(&arena, kept_floats(n, batch)), *out = take(&arena, outs), *grad_out = take(&arena, outs);
+    network_forward(n, x, batch, out, kept, arena);
+    for (int c = 0; c < n->span.stack; c++) loss(context, c, 0, batch, out + (size_t)c * batch, grad_out + (size_t)c * batch);
+    return network_backward(n, x, batch, kept, grad_out, grad_x, arena);
+}
+
+enum { MOST_PARAMETERS = 2 * MAX_LAYERS }; /* of one network of a stack */
+
+/* One network of a stack, for its values alone. Its parameters' places are written to `own`. */
+static Networks one_of(const Networks *n, int c, Trained *own) {
+    Networks one = *n;
+    one.span.stack = 1, one.count = n->layers ? 2 * n->layers : n->count, one.parameters = own;
+    for (int i = 0; i < one.count; i++) {
+        own[i] = n->parameters[n->layers ? c * one.count + i : i];
+        if (!n->layers) own[i].size /= n->span.stack, own[i].value += c * own[i].size;
+    }
+    return one;
 }

@@ -18,20 +18,17 @@ static Actions make_actions(size_t batch, size_t n_actions, Arena *arena) {
 /* out: (B, 2A), mean and unbounded log-std side by side. The Gaussian's density is that of the noise, which is given: SB3 finds the
  * noise again from the action, and loses digits where the mean is large. */
 static void draw(const SacPlan *plan, const float *out, const float *noise, int batch, int n_actions, Actions *a) {
-    const float lowest = (float)plan->log_std_min, highest = (float)plan->log_std_max;
+    const Vec lowest = fill((float)plan->log_std_min), highest = fill((float)plan->log_std_max);
     const size_t count = (size_t)batch * n_actions, padded_count = span_round_up(count, LANES);
-    for (int b = 0, at = 0; b < batch; b++) {
-        const float *mean = out + (size_t)b * 2 * n_actions, *unbounded = mean + n_actions;
-        for (int i = 0; i < n_actions; i++, at++) {
-            float log_std = unbounded[i] < lowest ? lowest : unbounded[i] > highest ? highest : unbounded[i];
-            a->moves[at] = log_std == unbounded[i]; /* where it is clipped it does not learn */
-            a->mean[at] = mean[i], a->log_std[at] = log_std, a->noise[at] = noise[at];
-        }
-    }
+    for (int b = 0, at = 0; b < batch; b++, out += 2 * n_actions)
+        for (int i = 0; i < n_actions; i++, at++) a->mean[at] = out[i], a->log_std[at] = out[n_actions + i];
+    memcpy(a->noise, noise, count * sizeof(float));
     for (size_t at = count; at < padded_count; at++) a->mean[at] = a->log_std[at] = a->noise[at] = 0.0f;
     for (size_t at = 0; at < padded_count; at += LANES) {
-        Vec log_std = load(a->log_std + at), drawn = load(a->noise + at), deviation = exp_of(log_std) * drawn;
+        Vec unbounded = load(a->log_std + at), log_std = span_at_most(highest, span_at_least(lowest, unbounded));
+        Vec drawn = load(a->noise + at), deviation = exp_of(log_std) * drawn;
         Vec action = span_tanh(load(a->mean + at) + deviation), slope = 1.0f - action * action, bounded = slope + (float)plan->epsilon;
+        store(a->moves + at, choose(log_std == unbounded, fill(1.0f), fill(0.0f))); /* where it is clipped it does not learn */
         store(a->deviation + at, deviation), store(a->action + at, action);
         store(a->slope + at, slope), store(a->bounded + at, bounded);
         store(a->density + at, -0.5f * drawn * drawn - log_std - HALF_LOG_2PI - log_of(bounded));
@@ -58,10 +55,15 @@ static void draw_backward(const Actions *a, const float *grad_action, int stride
 
 /* ---------------------------------------------------------------- the update */
 
+/* A few numbers: a call of memcpy would cost more. */
+INLINE void copy(float *restrict to, const float *restrict from, int count) {
+    for (int i = 0; i < count; i++) to[i] = from[i];
+}
+
 static void join(float *to, const float *obs, const float *actions, int batch, int n_obs, int n_actions) {
     for (int b = 0; b < batch; b++) {
-        memcpy(to, obs + (size_t)b * n_obs, n_obs * sizeof(float));
-        memcpy(to + n_obs, actions + (size_t)b * n_actions, n_actions * sizeof(float));
+        copy(to, obs + (size_t)b * n_obs, n_obs);
+        copy(to + n_obs, actions + (size_t)b * n_actions, n_actions);
         to += n_obs + n_actions;
     }
 }
@@ -84,23 +86,83 @@ static int sac_act(const SacPlan *plan, int batch, const float *obs, const float
     return status;
 }
 
+typedef struct { /* what the critics learn */
+    const float *goal; /* (B) */
+    int batch;
+    double squares; /* of their errors, summed up */
+} Errors;
+
+/* A Loss: half of the mean of the squared errors. */
+static void squared_errors(void *context, int c, size_t first, size_t count, const float *q, float *grad) {
+    Errors *e = context;
+    (void)c;
+    for (size_t b = 0; b < count; b++) {
+        float error = q[b] - e->goal[first + b];
+        e->squares += (double)error * error;
+        grad[b] = error / (float)e->batch;
+    }
+}
+
+/* A Loss: minus the mean over the whole batch. */
+static void minus_mean(void *batch, int c, size_t first, size_t count, const float *q, float *grad) {
+    (void)c, (void)first, (void)q;
+    for (size_t b = 0; b < count; b++) grad[b] = -1.0f / (float)*(int *)batch;
+}
+
+/* Of q, (C, B), the lowest for each sample, which is a NaN where one of them is, and which of the critics has it. */
+static void find_lowest(const float *q, int stack, int batch, float *restrict lowest, int *restrict which) {
+    for (int b = 0; b < batch; b++) lowest[b] = q[b], which[b] = 0;
+    for (int c = 1; c < stack; c++) {
+        const float *own = q + (size_t)c * batch;
+        for (int b = 0; b < batch; b++) {
+            int is_lower = (own[b] < lowest[b]) | (own[b] != own[b]);
+            lowest[b] = is_lower ? own[b] : lowest[b], which[b] = is_lower ? c : which[b];
+        }
+    }
+}
+
+/* The gradient by the actions, the last inputs, of minus the mean of the critics' lowest values. Each critic is asked only about the
+ * samples for which it has the lowest: rows, own_x and own_grad are memory for these. */
+static int through_lowest(const Networks *critics, const float *x, const int *which, int batch, int n_obs, int *rows, float *own_x,
+                          float *own_grad, float *grad_x, Arena arena) {
+    const int stack = critics->span.stack, inputs = critics->span.inputs;
+    int status = SPAN_DONE;
+    for (int c = 0; c < stack && status == SPAN_DONE; c++) {
+        int count = 0;
+        for (int b = 0; b < batch; b++) {
+            rows[count] = b;
+            count += which[b] == c;
+        }
+        if (!count) continue;
+        for (int i = 0; i < count; i++) copy(own_x + (size_t)i * inputs, x + (size_t)rows[i] * inputs, inputs);
+        Trained own[MOST_PARAMETERS];
+        Networks one = one_of(critics, c, own);
+        status = network_learn(&one, own_x, count, minus_mean, &batch, own_grad, n_obs, arena);
+        for (int i = 0; i < count; i++)
+            copy(grad_x + (size_t)rows[i] * inputs + n_obs, own_grad + (size_t)i * inputs + n_obs, inputs - n_obs);
+    }
+    return status;
+}
+
 static int sac_update(const SacPlan *plan, const SacBatch *data, SacLosses *losses) {
     const Networks *actor = &plan->actor, *critics = &plan->critics, *targets = &plan->targets;
     const int batch = data->size, stack = critics->span.stack, n_actions = actor->outputs / 2;
     const int n_obs = actor->span.inputs, n_inputs = n_obs + n_actions;
-    const size_t rows = batch, most_kept = largest(kept_floats(critics, batch), kept_floats(targets, batch));
+    const size_t rows = batch, most_kept = critics->layers ? kept_floats(critics, batch) : 0; /* SPAN need not keep anything */
     char *memory = malloc(2 * piece(rows * 2 * n_actions) + piece(kept_floats(actor, batch)) + piece(most_kept) +
-                          2 * actions_bytes(batch, n_actions) + 2 * piece(rows * n_inputs) + 2 * piece(stack * rows) + piece(rows) +
-                          largest(network_scratch(actor, batch), network_scratch(critics, batch)) + 64);
+                          2 * actions_bytes(batch, n_actions) + 4 * piece(rows * n_inputs) + piece(stack * rows) + 4 * piece(rows) +
+                          largest(network_scratch(actor, batch), learning_scratch(critics, batch)) + 64);
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     float *out = take(&arena, rows * 2 * n_actions), *grad_out = take(&arena, rows * 2 * n_actions);
-    float *actor_kept = take(&arena, kept_floats(actor, batch)), *kept = take(&arena, most_kept);
+    float *actor_kept = take(&arena, kept_floats(actor, batch)), *kept = most_kept ? take(&arena, most_kept) : NULL;
     Actions now = make_actions(batch, n_actions, &arena), after = make_actions(batch, n_actions, &arena);
     float *x = take(&arena, rows * n_inputs), *grad_x = take(&arena, rows * n_inputs);
-    float *q = take(&arena, stack * rows), *grad_q = take(&arena, stack * rows), *goal = take(&arena, rows);
+    float *own_x = take(&arena, rows * n_inputs), *own_grad = take(&arena, rows * n_inputs);
+    float *q = take(&arena, stack * rows), *goal = take(&arena, rows), *lowest = take(&arena, rows);
+    int *which = take(&arena, rows), *own_rows = take(&arena, rows);
 
-    /* Until all networks have been asked nothing is changed. */
+    /* Until all networks have been asked nothing is changed but gradients. */
     int status = network_forward(actor, data->next_obs, batch, out, actor_kept, arena);
     if (status != SPAN_DONE) goto end;
     draw(plan, out, data->next_noise, batch, n_actions, &after);
@@ -113,50 +175,36 @@ static int sac_update(const SacPlan *plan, const SacBatch *data, SacLosses *loss
 
     const int is_learned = plan->log_ent_coef.value != NULL;
     const double ent_coef = is_learned ? exp(*plan->log_ent_coef.value) : plan->ent_coef;
+    find_lowest(q, stack, batch, lowest, which);
     for (int b = 0; b < batch; b++) {
-        float lowest = q[b];
-        for (int c = 1; c < stack; c++) lowest = q[c * rows + b] < lowest || q[c * rows + b] != q[c * rows + b] ? q[c * rows + b] : lowest;
         float discount = data->discounts ? data->discounts[b] : (float)data->gamma;
-        goal[b] = data->rewards[b] + (1.0f - data->dones[b]) * discount * (lowest - (float)ent_coef * after.log_prob[b]);
+        goal[b] = data->rewards[b] + (1.0f - data->dones[b]) * discount * (lowest[b] - (float)ent_coef * after.log_prob[b]);
     }
+    Errors errors = {.goal = goal, .batch = batch};
     join(x, data->obs, data->actions, batch, n_obs, n_actions);
-    status = network_forward(critics, x, batch, q, kept, arena);
+    status = network_learn(critics, x, batch, squared_errors, &errors, NULL, 0, arena);
     if (status != SPAN_DONE) goto end;
 
-    double mean_log_prob = mean_of(now.log_prob, batch), squares = 0.0;
+    double mean_log_prob = mean_of(now.log_prob, batch);
     if (is_learned) {
         double excess = mean_log_prob + plan->target_entropy;
         losses->ent_coef_loss = -*plan->log_ent_coef.value * excess;
         *plan->log_ent_coef.grad = (float)-excess;
         adam_step(&plan->log_ent_coef, 1, &plan->ent_adam);
     }
-    for (int c = 0; c < stack; c++)
-        for (int b = 0; b < batch; b++) {
-            float error = q[c * rows + b] - goal[b];
-            squares += (double)error * error;
-            grad_q[c * rows + b] = error / (float)batch;
-        }
-    status = network_backward(critics, x, batch, kept, grad_q, NULL, arena);
-    if (status != SPAN_DONE) goto end;
     adam_step(critics->parameters, critics->count, &plan->critic_adam);
 
     /* What is not finite from here on came with the data, and spreads as it would in torch. */
     join(x, data->obs, now.action, batch, n_obs, n_actions);
     status = network_forward(critics, x, batch, q, kept, arena);
     if (status == SPAN_NO_MEMORY) goto end;
-    double sum_q = 0.0;
-    memset(grad_q, 0, stack * rows * sizeof(float));
-    for (int b = 0; b < batch; b++) {
-        int which = 0;
-        for (int c = 1; c < stack; c++)
-            if (q[c * rows + b] < q[which * rows + b]) which = c;
-        sum_q += q[which * rows + b];
-        grad_q[which * rows + b] = -1.0f / (float)batch;
-    }
-    if (status == SPAN_DONE) status = network_backward(critics, x, batch, kept, grad_q, grad_x, arena);
+    find_lowest(q, stack, batch, lowest, which);
+    double mean_q = mean_of(lowest, batch);
+    if (status == SPAN_DONE)
+        status = through_lowest(critics, x, which, batch, n_obs, own_rows, own_x, own_grad, grad_x, arena);
     if (status == SPAN_NO_MEMORY) goto end;
     if (status != SPAN_DONE) {
-        sum_q = NAN;
+        mean_q = NAN;
         for (size_t i = 0; i < rows * n_inputs; i++) grad_x[i] = NAN;
     }
     draw_backward(&now, grad_x + n_obs, n_inputs, (float)(ent_coef / batch), batch, n_actions, grad_out);
@@ -171,8 +219,8 @@ static int sac_update(const SacPlan *plan, const SacBatch *data, SacLosses *loss
             for (size_t k = 0; k < targets->parameters[i].size; k++) to[k] = (1.0f - tau) * to[k] + tau * from[k];
         }
     losses->ent_coef = ent_coef;
-    losses->critic_loss = 0.5 * squares / batch;
-    losses->actor_loss = ent_coef * mean_log_prob - sum_q / batch;
+    losses->critic_loss = 0.5 * errors.squares / batch;
+    losses->actor_loss = ent_coef * mean_log_prob - mean_q;
 end:
     free(memory);
     return status;

@@ -4,7 +4,7 @@
 #define Whole int32_t
 #define SPAN_INLINE static inline
 #define span_fill(value) (value)
-#define span_select(mask, a, b) ((mask) ? (a) : (b))
+#define span_less(a, b, x, y) ((a) < (b) ? (x) : (y))
 #define span_whole(x) ((int32_t)(x))
 #define span_real(i) ((float)(i))
 #define span_upper_half(x) upper_half(x)

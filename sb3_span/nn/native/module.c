@@ -91,7 +91,7 @@ static PyObject *py_backward(PyObject *self, PyObject *const *args, Py_ssize_t c
     float *g[7];
     for (int i = 0; i < 7; i++) g[i] = PyLong_AsVoidPtr(args[REST + 2 + i]);
     if (PyErr_Occurred()) return NULL;
-    SpanGradients gradients = {g[0], g[1], g[2], g[3], g[4], g[5], g[6]};
+    SpanGradients gradients = {g[0], g[1], g[2], g[3], g[4], g[5], g[6], 0};
     int status;
     Py_BEGIN_ALLOW_THREADS;
     status = kernel->backward(&shape, &inputs, z, grad_out, &gradients);

@@ -28,6 +28,7 @@ typedef struct {
 
 typedef struct { /* where the gradients go; x may be NULL, and w_pre may be NULL, which leaves out all parameters */
     float *x, *w_pre, *b_pre, *scale, *coef, *head_w, *head_b;
+    int x_first; /* of x those inputs from here on are wanted, and the others not written */
 } SpanGradients;
 
 /* With anything but SPAN_DONE what was written is not to be used. SPAN_NOT_FINITE: a parameter is a NaN or infinite, which the

@@ -4,25 +4,25 @@ enum { CHUNK = 16 }; /* blocks whose gradients are kept at a time, before they a
 
 typedef struct { /* what the backward pass works with; a block is LANES samples */
     float *x, *grad_out, *grad_x, *grad_a; /* (I, B), (O or M, B), (I, B) and (D, B), whole blocks */
-    float *modes, *grad_modes;             /* (M, LANES) */
-    float *factors, *before;               /* (D, M, LANES) */
-    float *by_z, *by_scale;                /* (D, N, LANES): derivatives of the basis functions */
-    float *values;                         /* (CHUNK, D, N, LANES): the basis functions themselves */
+    float *z, *out;                        /* (2, D, LANES) and (O or M, LANES): of one block, with a loss */
+    float *grad_modes;                     /* (M, LANES) */
+    Trace trace;                           /* of one block, but for its values: (CHUNK, D, N, LANES) */
     float *grad_factors;                   /* (CHUNK, D, M, LANES) */
     float *scale, *head_w, *head_b;        /* (D, LANES), (O, M, LANES), (O, LANES): sums over the blocks so far */
 } Work;
 
 static Work make_work(const SpanShape *s, Arena *arena) {
     const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, width = s->outputs ? s->outputs : s->modes;
-    const size_t factors = latent * s->modes * LANES, values = latent * s->basis * LANES;
+    const size_t modes = (size_t)s->modes * LANES, values = latent * s->basis * LANES;
     Work w = {.x = take(arena, s->inputs * stride), .grad_out = take(arena, width * stride)};
     w.grad_x = take(arena, s->inputs * stride), w.grad_a = take(arena, latent * stride);
-    w.modes = take(arena, (size_t)s->modes * LANES), w.grad_modes = take(arena, (size_t)s->modes * LANES);
-    w.factors = take(arena, factors), w.before = take(arena, factors);
-    w.by_z = take(arena, values), w.by_scale = take(arena, values);
-    w.values = take(arena, CHUNK * values), w.grad_factors = take(arena, CHUNK * factors);
+    w.z = take(arena, 2 * latent * LANES), w.out = take(arena, width * LANES);
+    w.grad_modes = take(arena, modes);
+    w.trace.factors = take(arena, latent * modes), w.trace.products = take(arena, (latent + 1) * modes);
+    w.trace.slopes = take(arena, values), w.trace.values = take(arena, CHUNK * values);
+    w.grad_factors = take(arena, CHUNK * latent * modes);
     w.scale = take(arena, latent * LANES);
-    w.head_w = take(arena, (size_t)s->outputs * s->modes * LANES), w.head_b = take(arena, (size_t)s->outputs * LANES);
+    w.head_w = take(arena, s->outputs * modes), w.head_b = take(arena, (size_t)s->outputs * LANES);
     return w;
 }
 
@@ -35,7 +35,7 @@ static size_t scratch(const SpanShape *s) {
 /* ---------------------------------------------------------------- one block */
 
 /* From the gradient of the outputs, rows of `stride`, to that of the modes. */
-static void through_head(const Network *n, Work *w, const float *grad_out, size_t stride, int learns) {
+static void through_head(const Network *n, Work *w, const float *modes, const float *grad_out, size_t stride, int learns) {
     if (!n->outputs)
         for (int m = 0; m < n->modes; m++) store(w->grad_modes + m * LANES, load(grad_out + m * stride));
     for (int o = 0; o < n->outputs; o++) {
@@ -45,7 +45,7 @@ static void through_head(const Network *n, Work *w, const float *grad_out, size_
         for (int m = 0; m < n->modes; m++) {
             Vec so_far = o ? load(w->grad_modes + m * LANES) : fill(0.0f);
             store(w->grad_modes + m * LANES, so_far + head[m] * grad);
-            if (learns) store(sums + m * LANES, load(sums + m * LANES) + grad * load(w->modes + m * LANES));
+            if (learns) store(sums + m * LANES, load(sums + m * LANES) + grad * load(modes + m * LANES));
         }
         if (learns) store(w->head_b + o * LANES, load(w->head_b + o * LANES) + grad);
     }
@@ -59,84 +59,119 @@ static void through_bound(const SpanShape *s, const float *modes, float *grad_mo
     }
 }
 
-/* Four sums over the modes: of a basis function's coefficients times the gradients of the factors. */
-INLINE void weigh_four(const float *coef, const float *grads, int modes, int first, int last, Vec *sums) {
-    const float *rows[4];
-    for (int i = 0; i < 4; i++) rows[i] = coef + (size_t)(first + i < last ? first + i : last) * modes;
-    sums[0] = sums[1] = sums[2] = sums[3] = fill(0.0f);
+/* From the gradients of the products, (M, LANES), to those of the factors of one dimension and of those before it; and for each basis
+ * function the sum over the modes of its coefficients times the gradients of the factors. */
+INLINE void through_factors(const float *coef, int modes, const float *before, const float *factors, float *grad_modes, float *grads,
+                            Vec *sums, const int basis, const int learns) {
+    for (int i = 0; i < basis; i++) sums[i] = fill(0.0f);
     for (int m = 0; m < modes; m++) {
-        Vec grad = load(grads + m * LANES);
-        sums[0] += rows[0][m] * grad, sums[1] += rows[1][m] * grad, sums[2] += rows[2][m] * grad, sums[3] += rows[3][m] * grad;
+        Vec behind = load(grad_modes + m * LANES), grad = load(before + m * LANES) * behind;
+        if (learns) store(grads + m * LANES, grad);
+        store(grad_modes + m * LANES, behind * load(factors + m * LANES));
+        for (int i = 0; i < basis; i++) sums[i] += coef[(size_t)i * modes + m] * grad;
     }
 }
 
-/* From the gradient of the modes to those of the factors, of z and of the scales. grad_a: rows of `stride`. */
-static void through_splines(const Network *n, Work *w, float *grad_factors, const float *slope, float *grad_a, size_t stride,
-                            int learns) {
-    const int modes = n->modes, basis = n->basis, bumps = n->degree == SPAN_BUMPS;
+/* The same where the basis functions are too many for registers: four at a time. */
+INLINE void through_many_factors(const float *coef, int modes, const float *before, const float *factors, float *grad_modes,
+                                 float *grads, Vec *sums, const int basis) {
+    through_factors(coef, modes, before, factors, grad_modes, grads, sums, 0, 1);
+    for (int first = 0; first < basis; first += 4) {
+        const float *rows[4];
+        for (int i = 0; i < 4; i++) rows[i] = coef + (size_t)(first + i < basis ? first + i : basis - 1) * modes;
+        Vec s0 = fill(0.0f), s1 = s0, s2 = s0, s3 = s0;
+        for (int m = 0; m < modes; m++) {
+            Vec grad = load(grads + m * LANES);
+            s0 += rows[0][m] * grad, s1 += rows[1][m] * grad, s2 += rows[2][m] * grad, s3 += rows[3][m] * grad;
+        }
+        const Vec four[4] = {s0, s1, s2, s3};
+        for (int i = 0; i < 4 && first + i < basis; i++) sums[first + i] = four[i];
+    }
+}
+
+/* From the gradient of the modes to those of the factors, of z and of the scales. */
+INLINE void through_splines(const Network *n, Work *w, const Trace *t, float *grad_factors, const float *z, const float *slope,
+                            size_t z_stride, float *grad_a, size_t stride, const int basis, const int in_registers, const int learns) {
+    const int modes = n->modes, bumps = n->degree == SPAN_BUMPS;
+    const size_t of_modes = (size_t)modes * LANES, of_basis = (size_t)basis * LANES;
+    Vec sums[in_registers ? MOST_IN_REGISTERS : basis];
     for (int k = n->latent - 1; k >= 0; k--) {
-        const float *factors = w->factors + (size_t)k * modes * LANES, *before = w->before + (size_t)k * modes * LANES;
-        float *grads = grad_factors + (size_t)k * modes * LANES;
-        for (int m = 0; m < modes; m++) { /* behind: the gradient of the modes times the factors that were passed already */
-            Vec behind = load(w->grad_modes + m * LANES);
-            store(grads + m * LANES, load(before + m * LANES) * behind);
-            store(w->grad_modes + m * LANES, behind * load(factors + m * LANES));
+        const float *coef = n->coef + k * basis * (size_t)modes, *before = t->products + k * of_modes, *factors = t->factors + k * of_modes;
+        float *grads = grad_factors + k * of_modes;
+        if (in_registers) through_factors(coef, modes, before, factors, w->grad_modes, grads, sums, basis, learns);
+        else through_many_factors(coef, modes, before, factors, w->grad_modes, grads, sums, basis);
+        Vec own = load(z + k * z_stride), by_distance = fill(0.0f), by_width = by_distance;
+        for (int i = 0; i < basis; i++) {
+            Vec by_value = load(t->slopes + k * of_basis + i * LANES) * sums[i];
+            by_distance += by_value;
+            if (bumps && learns) by_width += by_value * distance_to(i, own, n->grid);
         }
-        const float *coef = n->coef + (size_t)k * basis * modes;
-        const float *by_z = w->by_z + (size_t)k * basis * LANES, *by_scale = w->by_scale + (size_t)k * basis * LANES;
-        Vec to_z = fill(0.0f), to_scale = to_z, sums[4];
-        for (int first = 0; first < basis; first += 4) {
-            weigh_four(coef, grads, modes, first, basis - 1, sums);
-            for (int i = 0; i < 4 && first + i < basis; i++) {
-                to_z += load(by_z + (first + i) * LANES) * sums[i];
-                if (bumps && learns) to_scale += load(by_scale + (first + i) * LANES) * sums[i];
-            }
-        }
-        store(grad_a + k * stride, to_z * load(slope + k * stride));
-        if (bumps && learns) store(w->scale + k * LANES, load(w->scale + k * LANES) + to_scale);
+        store(grad_a + k * stride, by_distance * (bumps ? n->scale[k] : n->grid) * load(slope + k * z_stride));
+        if (bumps && learns) store(w->scale + k * LANES, load(w->scale + k * LANES) + by_width * (1.0f / n->grid));
     }
 }
 
 /* ---------------------------------------------------------------- sums over the samples */
 
-/* The gradient of the coefficients from some blocks, added to what there is. */
-static void add_coefficients(const Network *n, const Work *w, int blocks, float *grad) {
-    const size_t factors = (size_t)n->latent * n->modes * LANES, values = (size_t)n->latent * n->basis * LANES;
-    for (int k = 0; k < n->latent; k++)
-        for (int m = 0; m < n->modes; m++)
-            for (int first = 0; first < n->basis; first += 4) {
-                const float *grads = w->grad_factors + ((size_t)k * n->modes + m) * LANES;
-                const float *at[4];
-                for (int i = 0; i < 4; i++) {
-                    int which = first + i < n->basis ? first + i : n->basis - 1;
-                    at[i] = w->values + ((size_t)k * n->basis + which) * LANES;
-                }
-                Vec s0 = fill(0.0f), s1 = s0, s2 = s0, s3 = s0;
-                for (int b = 0; b < blocks; b++) {
-                    Vec g = load(grads + b * factors);
-                    s0 += g * load(at[0] + b * values), s1 += g * load(at[1] + b * values);
-                    s2 += g * load(at[2] + b * values), s3 += g * load(at[3] + b * values);
-                }
-                Quad sums = sum_four(s0, s1, s2, s3);
-                for (int i = 0; i < 4 && first + i < n->basis; i++)
-                    grad[((size_t)k * n->basis + first + i) * n->modes + m] += sums[i];
-            }
+/* Products of two rows on the left with up to eight on the right, summed over blocks and lanes: into[i * step] for the i-th on the
+ * right, added to what there is. `left_step` and `right_step` lead to the next block. */
+INLINE void add_products(const float *const *left, size_t left_step, const float *right, size_t row, size_t right_step, int blocks,
+                         const int count, float *const *into, size_t step) {
+    Vec sums0[8], sums1[8];
+    for (int i = 0; i < 8; i++) sums0[i] = sums1[i] = fill(0.0f);
+    for (int b = 0; b < blocks; b++) {
+        Vec l0 = load(left[0] + b * left_step), l1 = load(left[1] + b * left_step);
+        for (int i = 0; i < count; i++) {
+            Vec r = load(right + i * row + b * right_step);
+            sums0[i] += l0 * r, sums1[i] += l1 * r;
+        }
+    }
+    for (int first = 0; first < count; first += 4) {
+        Quad q0 = sum_four(sums0[first], sums0[first + 1], sums0[first + 2], sums0[first + 3]);
+        Quad q1 = sum_four(sums1[first], sums1[first + 1], sums1[first + 2], sums1[first + 3]);
+        for (int i = 0; i < 4 && first + i < count; i++) {
+            into[0][(first + i) * step] += q0[i];
+            if (into[1]) into[1][(first + i) * step] += q1[i];
+        }
+    }
 }
 
-/* into = the products of the rows of two matrices, (rows, stride) and (columns, stride): sums over the batch. */
-static void multiply_rows(const float *left, int rows, const float *right, int columns, size_t stride, float *into) {
-    for (int k = 0; k < rows; k++)
-        for (int first = 0; first < columns; first += 4) {
-            const float *l = left + k * stride, *at[4];
-            for (int i = 0; i < 4; i++) at[i] = right + (size_t)(first + i < columns ? first + i : columns - 1) * stride;
-            Vec s0 = fill(0.0f), s1 = s0, s2 = s0, s3 = s0;
-            for (size_t b = 0; b < stride; b += LANES) {
-                Vec v = load(l + b);
-                s0 += v * load(at[0] + b), s1 += v * load(at[1] + b), s2 += v * load(at[2] + b), s3 += v * load(at[3] + b);
-            }
-            Quad sums = sum_four(s0, s1, s2, s3);
-            for (int i = 0; i < 4 && first + i < columns; i++) into[(size_t)k * columns + first + i] = sums[i];
+/* The same for any number of rows on the right. */
+INLINE void add_all_products(const float *const *left, size_t left_step, const float *right, size_t row, size_t right_step,
+                             int blocks, int count, float *const *into, size_t step) {
+    int first = 0;
+    for (; first + 4 <= count; first += 4) {
+        float *const own[2] = {into[0] + first * step, into[1] ? into[1] + first * step : NULL};
+        add_products(left, left_step, right + first * row, row, right_step, blocks, 4, own, step);
+    }
+    for (; first < count; first++) {
+        float *const own[2] = {into[0] + first * step, into[1] ? into[1] + first * step : NULL};
+        add_products(left, left_step, right + first * row, row, right_step, blocks, 1, own, step);
+    }
+}
+
+/* The gradient of the coefficients from some blocks, added to what there is. */
+INLINE void add_coefficients(const Network *n, const Work *w, int blocks, float *grad, const int basis, const int in_registers) {
+    const size_t modes = n->modes, factors = n->latent * modes * LANES, values = (size_t)n->latent * basis * LANES;
+    for (int k = 0; k < n->latent; k++)
+        for (size_t m = 0; m < modes; m += 2) {
+            const int is_last = m + 1 == modes;
+            const float *first = w->grad_factors + (k * modes + m) * LANES, *own = w->trace.values + (size_t)k * basis * LANES;
+            const float *const left[2] = {first, is_last ? first : first + LANES};
+            float *at = grad + (size_t)k * basis * modes + m, *const into[2] = {at, is_last ? NULL : at + 1};
+            if (in_registers) add_products(left, factors, own, LANES, values, blocks, basis, into, modes);
+            else add_all_products(left, factors, own, LANES, values, blocks, basis, into, modes);
         }
+}
+
+/* into += the products of the rows of two matrices, (rows, stride) and (columns, stride): sums over the batch. */
+static void multiply_rows(const float *left, int rows, const float *right, int columns, size_t stride, float *into) {
+    for (int k = 0; k < rows; k += 2) {
+        const int is_last = k + 1 == rows;
+        const float *l = left + k * stride, *const both[2] = {l, is_last ? l : l + stride};
+        float *at = into + (size_t)k * columns, *const to[2] = {at, is_last ? NULL : at + columns};
+        add_all_products(both, LANES, right, stride, LANES, (int)(stride / LANES), columns, to, 1);
+    }
 }
 
 static void sum_each(const float *from, size_t count, size_t length, float *to) {
@@ -147,13 +182,24 @@ static void sum_each(const float *from, size_t count, size_t length, float *to) 
     }
 }
 
-/* grad_x += W_pre^T grad_a */
-static void add_inputs(const Network *n, const Work *w, size_t stride) {
+/* grad_x += W_pre^T grad_a, for the inputs from `first` on. Four at a time. */
+static void add_inputs(const Network *n, const Work *w, int first, size_t stride) {
+    const int inputs = n->inputs;
     for (size_t b = 0; b < stride; b += LANES)
-        for (int i = 0; i < n->inputs; i++) {
-            Vec sum = load(w->grad_x + i * stride + b);
-            for (int k = 0; k < n->latent; k++) sum += n->w_pre[(size_t)k * n->inputs + i] * load(w->grad_a + k * stride + b);
-            store(w->grad_x + i * stride + b, sum);
+        for (int i = first; i < inputs; i += 4) {
+            const int last = inputs - 1 - i; /* or the last one again */
+            const int i1 = last < 1 ? last : 1, i2 = last < 2 ? last : 2, i3 = last < 3 ? last : 3;
+            Vec s0 = fill(0.0f), s1 = s0, s2 = s0, s3 = s0;
+            for (int k = 0; k < n->latent; k++) {
+                const float *weights = n->w_pre + (size_t)k * inputs + i;
+                Vec grad = load(w->grad_a + k * stride + b);
+                s0 += weights[0] * grad, s1 += weights[i1] * grad, s2 += weights[i2] * grad, s3 += weights[i3] * grad;
+            }
+            const Vec sums[4] = {s0, s1, s2, s3};
+            for (int j = 0; j < 4 && j <= last; j++) {
+                float *to = w->grad_x + (i + j) * stride + b;
+                store(to, load(to) + sums[j]);
+            }
         }
 }
 
@@ -167,7 +213,15 @@ static void write_sums(const Network *n, const Work *w, size_t stride, const Spa
     sum_each(w->head_b, outputs, LANES, grad->head_b + c * outputs);
 }
 
-static int backward(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, const SpanGradients *grad) {
+static void clear(float *values, size_t count) { memset(values, 0, count * sizeof(float)); }
+
+/* Writes the gradient of a loss by the outputs of network c for `count` samples from the first on; both rows of LANES. */
+typedef void (*Loss)(void *context, int c, size_t first, size_t count, const float *out, float *grad_out);
+
+/* Either from z and the gradient of the outputs, or, with a loss, from x: forward and backward block by block, which saves doing
+ * half of the forward pass twice. */
+static int backward_through(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, Loss loss,
+                            void *context, const SpanGradients *grad) {
     const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, width = s->outputs ? s->outputs : s->modes;
     const size_t coefs = latent * s->basis * s->modes, factors = latent * s->modes * LANES, values = latent * s->basis * LANES;
     const int learns = grad->w_pre != NULL;
@@ -175,43 +229,53 @@ static int backward(const SpanShape *s, const SpanInputs *in, const float *z, co
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Work w = make_work(s, &arena);
-    if (learns) to_lanes(in->x, s->batch, s->inputs, 0, w.x);
-    if (grad->x) memset(w.grad_x, 0, s->inputs * stride * sizeof(float));
+    float *modes = w.trace.products + factors;
+    if (learns || loss) to_lanes(in->x, s->batch, s->inputs, 0, w.x);
+    if (grad->x) clear(w.grad_x, s->inputs * stride);
     int status = SPAN_DONE;
     for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
         Network n;
         if (!find_network(&n, s, in, c)) status = SPAN_NOT_FINITE;
-        to_lanes(grad_out + (size_t)c * s->batch * width, s->batch, (int)width, 1, w.grad_out);
+        if (!loss) to_lanes(grad_out + (size_t)c * s->batch * width, s->batch, (int)width, 1, w.grad_out);
         if (learns) {
-            memset(grad->coef + c * coefs, 0, coefs * sizeof(float));
-            memset(w.scale, 0, latent * LANES * sizeof(float));
-            memset(w.head_w, 0, (size_t)s->outputs * s->modes * LANES * sizeof(float));
-            memset(w.head_b, 0, (size_t)s->outputs * LANES * sizeof(float));
+            clear(grad->coef + c * coefs, coefs), clear(grad->w_pre + c * latent * s->inputs, latent * s->inputs);
+            clear(w.scale, latent * LANES);
+            clear(w.head_w, (size_t)s->outputs * s->modes * LANES), clear(w.head_b, (size_t)s->outputs * LANES);
         }
-        const float *kept = z + (size_t)c * 2 * latent * stride;
         int blocks = 0; /* that wait for their sums */
         for (size_t b = 0; b < stride; b += LANES) {
-            float *value = w.values + blocks * values;
-            start_modes(&n, w.modes);
-            for (int k = 0; k < n.latent; k++) {
-                const size_t of_basis = (size_t)k * n.basis * LANES, of_modes = (size_t)k * n.modes * LANES;
-                find_basis(&n, k, load(kept + k * stride + b), value + of_basis, w.by_z + of_basis, w.by_scale + of_basis, 1);
-                FOR_BASIS(n.basis, multiply(&n, k, value + of_basis, w.modes, w.factors + of_modes, w.before + of_modes, basis, 1));
+            const size_t z_stride = loss ? LANES : stride, out_stride = z_stride;
+            const float *own_z = loss ? w.z : z + (size_t)c * 2 * latent * stride + b, *slope = own_z + latent * z_stride;
+            float *own_grad = loss ? w.grad_out : w.grad_out + b, *grads = w.grad_factors + blocks * factors;
+            Trace trace = w.trace;
+            trace.values += blocks * values;
+            if (loss) preprocess(&n, w.x + b, stride, w.z, w.z + latent * LANES, LANES);
+            FOR_BASIS(n.basis, multiply_all(&n, own_z, z_stride, &trace, basis, in_registers, 1));
+            bound_modes(s, modes);
+            if (loss) {
+                const size_t left = s->batch - b;
+                if (left < LANES) clear(own_grad, width * LANES); /* of what the batch is filled up with */
+                read_head(&n, modes, w.out, LANES);
+                loss(context, c, b, left < LANES ? left : LANES, w.out, own_grad);
             }
-            bound_modes(s, w.modes);
-            through_head(&n, &w, w.grad_out + b, stride, learns);
-            through_bound(s, w.modes, w.grad_modes);
-            through_splines(&n, &w, w.grad_factors + blocks * factors, kept + latent * stride + b, w.grad_a + b, stride, learns);
+            through_head(&n, &w, modes, own_grad, out_stride, learns);
+            through_bound(s, modes, w.grad_modes);
+            FOR_BASIS(n.basis, through_splines(&n, &w, &trace, grads, own_z, slope, z_stride, w.grad_a + b, stride, basis,
+                                               in_registers, learns));
             blocks += learns;
             if (blocks == CHUNK || (blocks && b + LANES == stride)) {
-                add_coefficients(&n, &w, blocks, grad->coef + c * coefs);
+                FOR_BASIS(n.basis, add_coefficients(&n, &w, blocks, grad->coef + c * coefs, basis, in_registers));
                 blocks = 0;
             }
         }
         if (learns) write_sums(&n, &w, stride, grad, c);
-        if (grad->x) add_inputs(&n, &w, stride);
+        if (grad->x) add_inputs(&n, &w, grad->x_first, stride);
     }
-    if (grad->x) from_lanes(w.grad_x, s->batch, s->inputs, grad->x);
+    if (grad->x) from_lanes(w.grad_x, s->batch, s->inputs, grad->x_first, grad->x);
     free(memory);
     return status;
+}
+
+INLINE int backward(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, const SpanGradients *grad) {
+    return backward_through(s, in, z, grad_out, NULL, NULL, grad);
 }

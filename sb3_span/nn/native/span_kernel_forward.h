@@ -32,12 +32,26 @@ INLINE Vec choose(Ints mask, Vec a, Vec b) { return (Vec)((mask & (Ints)a) | (~m
 #define Real Vec
 #define Whole Ints
 #define span_fill fill
-#define span_select choose
+#define span_less(a, b, x, y) choose((a) < (b), x, y)
 #define span_whole(x) __builtin_convertvector(x, Ints)
 #define span_real(i) __builtin_convertvector(i, Vec)
 #define span_magnitude(x) ((Vec)((Ints)(x) & 0x7fffffff))
 #define span_upper_half(x) ((Vec)((Ints)(x) & ~0xfff))
 #define span_power_of_two(n) ((Vec)(((n) + 127) << 23))
+#if LANES > 4 && defined(__x86_64__) /* one instruction each; of two numbers, one a NaN, these return the second */
+#if LANES == 16
+#define X86(name) _mm512_##name
+#undef span_less
+#define span_less(a, b, x, y) ((Vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x))
+#else
+#define X86(name) _mm256_##name
+#undef span_less
+#define span_less(a, b, x, y) ((Vec)_mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)))
+#endif
+#define span_at_least(bound, x) ((Vec)X86(max_ps)(bound, x))
+#define span_at_most(bound, x) ((Vec)X86(min_ps)(bound, x))
+#define span_nearest(x) ((Ints)X86(cvtps_epi32)(x))
+#endif
 #include "span_spline.h"
 #include "span_exp.h"
 
@@ -63,11 +77,27 @@ INLINE float sum_lanes(Vec v) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+/* A matrix of four rows and columns, transposed. */
+INLINE void transpose_four(Quad *rows) {
+    Quad a = mix(rows[0], rows[1], 0, 4, 1, 5), b = mix(rows[0], rows[1], 2, 6, 3, 7);
+    Quad c = mix(rows[2], rows[3], 0, 4, 1, 5), d = mix(rows[2], rows[3], 2, 6, 3, 7);
+    rows[0] = mix(a, c, 0, 1, 4, 5), rows[1] = mix(a, c, 2, 3, 6, 7);
+    rows[2] = mix(b, d, 0, 1, 4, 5), rows[3] = mix(b, d, 2, 3, 6, 7);
+}
+
 /* The sums of the lanes of four vectors: hardly longer than for one. */
 INLINE Quad sum_four(Vec v0, Vec v1, Vec v2, Vec v3) {
-    Quad a = fold(v0), b = fold(v1), c = fold(v2), d = fold(v3);
-    Quad ab = mix(a, b, 0, 4, 1, 5) + mix(a, b, 2, 6, 3, 7), cd = mix(c, d, 0, 4, 1, 5) + mix(c, d, 2, 6, 3, 7);
-    return mix(ab, cd, 0, 1, 4, 5) + mix(ab, cd, 2, 3, 6, 7);
+#if LANES == 16 && defined(__x86_64__)
+    __m512 a = _mm512_add_ps(_mm512_shuffle_f32x4(v0, v1, 0x44), _mm512_shuffle_f32x4(v0, v1, 0xee));
+    __m512 b = _mm512_add_ps(_mm512_shuffle_f32x4(v2, v3, 0x44), _mm512_shuffle_f32x4(v2, v3, 0xee));
+    Vec each = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd)); /* a quarter for each */
+    Quad rows[4];
+    memcpy(rows, &each, sizeof each);
+#else
+    Quad rows[4] = {fold(v0), fold(v1), fold(v2), fold(v3)};
+#endif
+    transpose_four(rows);
+    return (rows[0] + rows[1]) + (rows[2] + rows[3]);
 }
 
 /* Scratch memory is one block, handed out piece by piece. */
@@ -117,34 +147,66 @@ static int find_network(Network *n, const SpanShape *s, const SpanInputs *in, si
 
 /* ---------------------------------------------------------------- samples into lanes, and back */
 
+/* A matrix of rows, each `from_row` numbers behind the one before, transposed. */
+static void transpose(const float *from, size_t from_row, int rows, int columns, float *to, size_t to_row) {
+    int r = 0;
+    for (; r + 4 <= rows; r += 4, from += 4 * from_row) {
+        int i = 0;
+        for (; i + 4 <= columns; i += 4) {
+            Quad four[4];
+            for (int j = 0; j < 4; j++) four[j] = *(const LooseQuad *)(from + j * from_row + i);
+            transpose_four(four);
+            for (int j = 0; j < 4; j++) *(LooseQuad *)(to + (i + j) * to_row + r) = four[j];
+        }
+        for (; i < columns; i++)
+            for (int j = 0; j < 4; j++) to[i * to_row + r + j] = from[j * from_row + i];
+    }
+    for (; r < rows; r++, from += from_row)
+        for (int i = 0; i < columns; i++) to[i * to_row + r] = from[i];
+}
+
 /* Rows of `width` numbers of a batch, as (width, B in whole blocks). What there is too much is the last row again, or zero. */
 static void to_lanes(const float *rows, int batch, int width, int is_zero, float *to) {
     size_t stride = span_round_up(batch, LANES);
-    for (int b = 0; b < batch; b++)
-        for (int i = 0; i < width; i++) to[i * stride + b] = rows[(size_t)b * width + i];
+    transpose(rows, width, batch, width, to, stride);
     for (int i = 0; i < width; i++)
         for (size_t b = batch; b < stride; b++) to[i * stride + b] = is_zero ? 0.0f : to[i * stride + batch - 1];
 }
 
-static void from_lanes(const float *from, int batch, int width, float *rows) {
+/* And back: of rows of `width` numbers those from `first` on. */
+static void from_lanes(const float *from, int batch, int width, int first, float *rows) {
     size_t stride = span_round_up(batch, LANES);
-    for (int b = 0; b < batch; b++)
-        for (int i = 0; i < width; i++) rows[(size_t)b * width + i] = from[i * stride + b];
+    transpose(from + first * stride, stride, width - first, batch, rows + first, width);
 }
 
 /* ---------------------------------------------------------------- z = sigmoid(W_pre x + b_pre) of one block */
 
-/* x: rows of `stride`. z: (D, LANES), and its slope. Near z = 1 the slope z (1 - z) would be lost to rounding. */
+INLINE void squash_one(Vec a, float *z, float *slope) {
+    Vec e = span_exp_minus(a), value = 1.0f / (1.0f + e);
+    store(z, value);
+    if (slope) store(slope, span_less(e, fill(1.0f), e * value * value, value * (1.0f - value)));
+}
+
+/* x: rows of `stride`. z: (D, LANES), and its slope. Near z = 1 the slope z (1 - z) would be lost to rounding. Four dimensions at a
+ * time, which read x once. */
 static void preprocess(const Network *n, const float *x, size_t stride, float *z, float *slope, size_t z_stride) {
-    for (int k = 0; k < n->latent; k++) {
-        const float *w = n->w_pre + (size_t)k * n->inputs;
-        Vec a = fill(n->b_pre[k]), b = fill(0.0f);
-        int i = 0;
-        for (; i + 2 <= n->inputs; i += 2) a += w[i] * load(x + i * stride), b += w[i + 1] * load(x + (i + 1) * stride);
-        if (i < n->inputs) a += w[i] * load(x + i * stride);
-        Vec e = span_exp_minus(a + b), value = 1.0f / (1.0f + e);
-        store(z + k * z_stride, value);
-        if (slope) store(slope + k * z_stride, choose(e < 1.0f, e * value * value, value * (1.0f - value)));
+    const size_t inputs = n->inputs;
+    int k = 0;
+    for (; k + 4 <= n->latent; k += 4) {
+        const float *w = n->w_pre + k * inputs;
+        Vec a0 = fill(n->b_pre[k]), a1 = fill(n->b_pre[k + 1]), a2 = fill(n->b_pre[k + 2]), a3 = fill(n->b_pre[k + 3]);
+        for (size_t i = 0; i < inputs; i++, w++) {
+            Vec own = load(x + i * stride);
+            a0 += w[0] * own, a1 += w[inputs] * own, a2 += w[2 * inputs] * own, a3 += w[3 * inputs] * own;
+        }
+        const Vec a[4] = {a0, a1, a2, a3};
+        for (int i = 0; i < 4; i++) squash_one(a[i], z + (k + i) * z_stride, slope ? slope + (k + i) * z_stride : NULL);
+    }
+    for (; k < n->latent; k++) {
+        const float *w = n->w_pre + k * inputs;
+        Vec a = fill(n->b_pre[k]);
+        for (size_t i = 0; i < inputs; i++) a += w[i] * load(x + i * stride);
+        squash_one(a, z + k * z_stride, slope ? slope + k * z_stride : NULL);
     }
 }
 
@@ -155,94 +217,108 @@ INLINE Vec distance_to(int i, Vec z, float grid) {
     return LANES > 4 ? z * grid - (float)i : span_distance(z, grid, (Ints){0} + i);
 }
 
-/* value: (N, LANES); for the backward pass also the derivatives by z, and by the scale for bumps. */
-INLINE void find_bumps(const Network *n, int k, Vec z, float *value, float *by_z, float *by_scale, const int for_backward) {
-    const float grid = n->grid, step = 1.0f / grid, slope = n->scale[k] / grid;
-    for (int i = 0; i < n->basis; i++) {
-        Vec distance = distance_to(i, z, grid), at = distance * slope; /* in grid points */
+/* What the forward pass of a block leaves for the backward pass; without one, memory for one dimension. */
+typedef struct {
+    float *values, *slopes; /* (D, N, LANES): the basis functions, and their slopes as find_basis leaves them */
+    float *factors;         /* (D, M, LANES) */
+    float *products;        /* (D + 1, M, LANES): of the factors before each dimension, and at the end the modes */
+} Trace;
+
+/* value: (N, LANES); for the backward pass also the slopes at the distance in grid points and widths of the bump. */
+INLINE void find_bumps(const Network *n, int k, Vec z, float *value, float *slope, const int basis, const int keeps) {
+    const float width = n->scale[k] / n->grid;
+    for (int i = 0; i < basis; i++) {
+        Vec at = distance_to(i, z, n->grid) * width;
         store(value + i * LANES, span_bump(at));
-        if (for_backward) {
-            Vec by_t = span_bump_slope(at);
-            store(by_z + i * LANES, by_t * slope * grid);
-            store(by_scale + i * LANES, by_t * distance * step);
-        }
+        if (keeps) store(slope + i * LANES, span_bump_slope(at));
     }
 }
 
-/* Of the degree + 1 that are not zero each one falls on the i-th basis function in some samples and not in others. */
-INLINE void find_bsplines(const Network *n, Vec z, const int degree, float *value, float *by_z, const int for_backward) {
+/* Of the degree + 1 that are not zero each one falls on the i-th basis function in some samples and not in others. The slopes are
+ * those at the fraction of a knot span. */
+INLINE void find_bsplines(const Network *n, Vec z, const int degree, float *value, float *slope, const int basis, const int keeps) {
     const float grid = n->grid;
     Ints first = span_index(z * grid, fill(grid - 1.0f));
-    Vec fraction = span_distance(z, grid, first); /* of the knot span */
+    Vec fraction = span_distance(z, grid, first);
     Vec values[4], slopes[4];
     for (int j = 0; j <= degree; j++) {
         values[j] = span_bspline(degree, j, fraction);
-        if (for_backward) slopes[j] = span_bspline_slope(degree, j, fraction) * grid;
+        if (keeps) slopes[j] = span_bspline_slope(degree, j, fraction);
     }
-    for (int i = 0; i < n->basis; i++) {
-        Vec sum = z - z, slope = sum; /* 0, or a NaN */
+    for (int i = 0; i < basis; i++) {
+        Vec sum = z - z, steepness = sum; /* 0, or a NaN */
         for (int j = 0; j <= degree; j++) {
             Ints is_here = first == i - j;
             sum = choose(is_here, values[j], sum);
-            if (for_backward) slope = choose(is_here, slopes[j], slope);
+            if (keeps) steepness = choose(is_here, slopes[j], steepness);
         }
         store(value + i * LANES, sum);
-        if (for_backward) store(by_z + i * LANES, slope);
+        if (keeps) store(slope + i * LANES, steepness);
     }
 }
 
-INLINE void find_basis(const Network *n, int k, Vec z, float *value, float *by_z, float *by_scale, const int for_backward) {
+INLINE void find_basis(const Network *n, int k, Vec z, float *value, float *slope, const int basis, const int keeps) {
     switch (n->degree) {
-        case 1: find_bsplines(n, z, 1, value, by_z, for_backward); break;
-        case 2: find_bsplines(n, z, 2, value, by_z, for_backward); break;
-        case 3: find_bsplines(n, z, 3, value, by_z, for_backward); break;
-        default: find_bumps(n, k, z, value, by_z, by_scale, for_backward);
+        case 1: find_bsplines(n, z, 1, value, slope, basis, keeps); break;
+        case 2: find_bsplines(n, z, 2, value, slope, basis, keeps); break;
+        case 3: find_bsplines(n, z, 3, value, slope, basis, keeps); break;
+        default: find_bumps(n, k, z, value, slope, basis, keeps);
     }
 }
 
 /* ---------------------------------------------------------------- modes of one block */
 
-/* Frequent numbers of basis functions are compiled specially: `basis` is a constant then, and the values stay in registers. */
-#define FOR_BASIS(count, work)                       \
-    switch (count) {                                 \
-        case 4: { enum { basis = 4 }; work; } break; \
-        case 5: { enum { basis = 5 }; work; } break; \
-        case 6: { enum { basis = 6 }; work; } break; \
-        case 8: { enum { basis = 8 }; work; } break; \
-        default: { const int basis = (count); work; } \
+/* Frequent numbers of basis functions are compiled specially: `basis` is a constant then, and what belongs to one dimension stays in
+ * registers. */
+#define FOR_BASIS(count, work)                                              \
+    switch (count) {                                                        \
+        case 4: { enum { basis = 4, in_registers = 1 }; work; } break;      \
+        case 5: { enum { basis = 5, in_registers = 1 }; work; } break;      \
+        case 6: { enum { basis = 6, in_registers = 1 }; work; } break;      \
+        case 8: { enum { basis = 8, in_registers = 1 }; work; } break;      \
+        default: { const int basis = (count); enum { in_registers = 0 }; work; } \
     }
+enum { MOST_IN_REGISTERS = 8 };
 
-INLINE void put_factor(Vec factor, size_t m, float *modes, float *factors, float *before, const int for_backward) {
-    Vec product = load(modes + m * LANES);
-    if (for_backward) store(factors + m * LANES, factor), store(before + m * LANES, product);
-    store(modes + m * LANES, product * factor);
+INLINE void put_factor(Vec factor, size_t m, const float *before, float *product, float *factors, const int keeps) {
+    if (keeps) store(factors + m * LANES, factor);
+    store(product + m * LANES, load(before + m * LANES) * factor);
 }
 
-/* The factors of dimension k multiplied into the modes, (M, LANES); for the backward pass each factor is kept, and the product of
- * those before it. */
-INLINE void multiply(const Network *n, int k, const float *value, float *modes, float *factors, float *before, const int basis,
-                     const int for_backward) {
+/* The factors of dimension k, multiplied by the products of those before it, (M, LANES). Two modes at a time. */
+INLINE void multiply(const Network *n, int k, const float *value, const float *before, float *product, float *factors,
+                     const int basis, const int in_registers, const int keeps) {
     const size_t count = n->modes;
-    const float *coef = n->coef + (size_t)k * n->basis * count;
+    const float *coef = n->coef + (size_t)k * basis * count;
+    Vec own[MOST_IN_REGISTERS];
+    for (int i = 0; i < basis && in_registers; i++) own[i] = load(value + i * LANES);
     size_t m = 0;
     for (; m + 2 <= count; m += 2, coef += 2) {
         Vec factor0 = coef[0] * load(value), factor1 = coef[1] * load(value);
         for (int i = 1; i < basis; i++) {
-            Vec own = load(value + i * LANES);
-            factor0 += coef[i * count] * own, factor1 += coef[i * count + 1] * own;
+            Vec v = in_registers ? own[i] : load(value + i * LANES);
+            factor0 += coef[i * count] * v, factor1 += coef[i * count + 1] * v;
         }
-        put_factor(factor0, m, modes, factors, before, for_backward);
-        put_factor(factor1, m + 1, modes, factors, before, for_backward);
+        put_factor(factor0, m, before, product, factors, keeps);
+        put_factor(factor1, m + 1, before, product, factors, keeps);
     }
     if (m < count) {
         Vec factor = coef[0] * load(value);
         for (int i = 1; i < basis; i++) factor += coef[i * count] * load(value + i * LANES);
-        put_factor(factor, m, modes, factors, before, for_backward);
+        put_factor(factor, m, before, product, factors, keeps);
     }
 }
 
-static void start_modes(const Network *n, float *modes) {
-    for (int m = 0; m < n->modes; m++) store(modes + m * LANES, fill(1.0f));
+/* The products of all factors from z, rows of `stride`. */
+INLINE void multiply_all(const Network *n, const float *z, size_t stride, const Trace *t, const int basis, const int in_registers,
+                         const int keeps) {
+    const size_t of_basis = keeps ? (size_t)basis * LANES : 0, of_modes = keeps ? (size_t)n->modes * LANES : 0;
+    for (int m = 0; m < n->modes; m++) store(t->products + m * LANES, fill(1.0f));
+    for (int k = 0; k < n->latent; k++) {
+        float *value = t->values + k * of_basis, *before = t->products + k * of_modes;
+        find_basis(n, k, load(z + k * stride), value, t->slopes + k * of_basis, basis, keeps);
+        multiply(n, k, value, before, before + of_modes, t->factors + k * of_modes, basis, in_registers, keeps);
+    }
 }
 
 /* The modes of a block as the head reads them, in their place: what may be done to products of splines is done here, and undone in
@@ -270,8 +346,8 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     float *x = take(&arena, s->inputs * stride), *own_z = take(&arena, latent * LANES);
-    float *value = take(&arena, (size_t)s->basis * LANES), *modes = take(&arena, (size_t)s->modes * LANES);
-    float *result = take(&arena, width * stride);
+    Trace trace = {.values = take(&arena, (size_t)s->basis * LANES), .products = take(&arena, (size_t)s->modes * LANES)};
+    float *modes = trace.products, *result = take(&arena, width * stride);
     to_lanes(in->x, s->batch, s->inputs, 0, x);
     int status = SPAN_DONE;
     for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
@@ -282,15 +358,11 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
             float *at = z ? kept + b : kept;
             const size_t z_stride = z ? stride : LANES;
             preprocess(&n, x + b, stride, at, z ? at + latent * stride : NULL, z_stride);
-            start_modes(&n, modes);
-            for (int k = 0; k < n.latent; k++) {
-                find_basis(&n, k, load(at + k * z_stride), value, NULL, NULL, 0);
-                FOR_BASIS(n.basis, multiply(&n, k, value, modes, NULL, NULL, basis, 0));
-            }
+            FOR_BASIS(n.basis, multiply_all(&n, at, z_stride, &trace, basis, in_registers, 0));
             bound_modes(s, modes);
             read_head(&n, modes, result + b, stride);
         }
-        from_lanes(result, s->batch, (int)width, out + (size_t)c * s->batch * width);
+        from_lanes(result, s->batch, (int)width, 0, out + (size_t)c * s->batch * width);
     }
     free(memory);
     return status;

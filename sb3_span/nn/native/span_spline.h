@@ -5,7 +5,7 @@
  *   Real                        the type: float, or a vector of floats
  *   Whole                       the integer type of the same width and size
  *   span_fill(value)            a Real of this value
- *   span_select(mask, a, b)     a where the comparison `mask` holds, else b
+ *   span_less(a, b, x, y)       x where a < b, else y, also where one of them is a NaN
  *   span_whole(x), span_real(i) conversion to whole numbers (towards zero) and back
  *   span_upper_half(x)          x without the lower 12 bits of its mantissa
  * Comparisons are written so that a NaN stays a NaN, and never becomes an index.
@@ -16,16 +16,17 @@
 #define SPAN_INLINE static inline __attribute__((always_inline))
 
 #ifndef span_magnitude /* who can do it with less says how */
-SPAN_INLINE Real span_magnitude(Real x) { return span_select(x < 0.0f, -x, x); }
+SPAN_INLINE Real span_magnitude(Real x) { return span_less(x, span_fill(0.0f), -x, x); }
 #endif
-
-/* max(x, 0) */
-SPAN_INLINE Real span_positive(Real x) { return span_select(x < 0.0f, span_fill(0.0f), x); }
+#ifndef span_at_least
+SPAN_INLINE Real span_at_least(Real bound, Real x) { return span_less(x, bound, bound, x); }
+SPAN_INLINE Real span_at_most(Real bound, Real x) { return span_less(bound, x, bound, x); }
+#endif
 
 /* floor(x) within [0, limit]; 0 for a NaN */
 SPAN_INLINE Whole span_index(Real x, Real limit) {
-    x = span_select(x > limit, limit, x);
-    return span_whole(span_select(x > 0.0f, x, span_fill(0.0f)));
+    x = span_at_most(limit, x);
+    return span_whole(span_less(span_fill(0.0f), x, x, span_fill(0.0f)));
 }
 
 /* z * grid - first, with one rounding: both halves of z times a small whole number are exact. A processor that has fused
@@ -38,14 +39,14 @@ SPAN_INLINE Real span_distance(Real z, float grid, Whole first) {
 /* A quadratic bump at distance t from its centre, and its slope. Each piece by its own formula: a difference of truncated
  * squares would lose the slope of a wide bump to rounding. */
 SPAN_INLINE Real span_bump(Real t) {
-    Real a = span_magnitude(t), rest = span_positive(1.5f - a);
-    return span_select(a < 0.5f, 0.75f - a * a, 0.5f * rest * rest);
+    Real a = span_magnitude(t), rest = span_at_least(span_fill(0.0f), 1.5f - a);
+    return span_less(a, span_fill(0.5f), 0.75f - a * a, 0.5f * rest * rest);
 }
 
 SPAN_INLINE Real span_bump_slope(Real t) {
     Real a = span_magnitude(t);
-    Real steepness = span_select(a < 0.5f, 2.0f * a, span_positive(1.5f - a));
-    return span_select(t < 0.0f, steepness, -steepness);
+    Real steepness = span_less(a, span_fill(0.5f), a + a, span_at_least(span_fill(0.0f), 1.5f - a));
+    return span_less(t, span_fill(0.0f), steepness, -steepness);
 }
 
 /* The i-th of the degree + 1 B-splines that are not zero at the fraction f of a knot span, and its slope. */
