@@ -20,7 +20,7 @@ class Shape:
     :param latent: SPAN's dimensions D, 0 for an MLP; then its basis functions N, modes M and degree, 0 for bumps
     :param layers: Inputs, hidden layers and outputs of an MLP; () for SPAN
     :param tanh: Whether an MLP has tanh instead of ReLU
-    :param bounded: Whether SPAN's modes go through tanh
+    :param mode_norm: Whether SPAN's modes are layer normalised
     """
 
     stack: int
@@ -33,12 +33,12 @@ class Shape:
     degree: int = 0
     layers: tuple[int, ...] = ()
     tanh: bool = False
-    bounded: bool = False
+    mode_norm: bool = False
 
     def packed(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """As ``read_networks`` in native/module.c takes it."""
         sizes = (self.stack, self.inputs, self.latent, self.basis, self.modes, self.outputs)
-        return (*sizes, self.degree, self.heads, int(self.tanh), int(self.bounded)), self.layers
+        return (*sizes, self.degree, self.heads, int(self.tanh), int(self.mode_norm)), self.layers
 
 
 @dataclass(frozen=True)

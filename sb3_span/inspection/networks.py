@@ -8,6 +8,7 @@ from torch import nn
 
 from sb3_span.nn import SPAN
 from sb3_span.nn.basis import basis_values
+from sb3_span.nn.splines import normalize
 from sb3_span.nn.stacked import pick
 
 # SB3's linear layers that read the modes of a network without a head of its own, by role.
@@ -55,7 +56,7 @@ class Network:
     def splines(self, z: th.Tensor) -> th.Tensor:
         """
         :param z: Points in the unit cube, shape (B, D)
-        :return: The spline of each dimension and mode, shape (B, D, M); the modes are its products over D, or tanh of these
+        :return: The spline of each dimension and mode, shape (B, D, M); the modes are its products over D
         """
         scale = None if self.span.scale is None else pick(self.span.scale, self.index)
         values = basis_values(z.unsqueeze(0), scale, self.span.arch.nelems, self.span.arch.degree)[0]  # (B, D, N)
@@ -69,8 +70,8 @@ class Network:
         :return: Shape (M,)
         """
         modes = self.splines(self.latent(x)).prod(dim=1)
-        if self.span.arch.bounded:
-            modes = modes.tanh()
+        if self.span.arch.mode_norm:
+            modes = normalize(modes)
         spread = modes.std(dim=0, correction=0)
         return spread if self.head is None else spread * self.head.norm(dim=0)
 

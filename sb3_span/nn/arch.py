@@ -14,6 +14,8 @@ PREPROCESSES = ("dense", "layernorm", "batchnorm", "minmax", "none")
 WIDE_INPUT = 128
 WIDE_LATENT_DIM = 64
 
+LEAST_NORMED = 3
+
 
 @dataclass(frozen=True)
 class SPANArch:
@@ -32,8 +34,8 @@ class SPANArch:
     :param slope: How steep the splines are when training starts, as straight lines: one of each mode goes through zero in the
         middle with one to two times this slope, the others have random slopes of this standard deviation, divided by the
         square root of D
-    :param bounded: Whether the modes go through tanh before the head reads them. A product of many splines can become
-        arbitrarily large where there is no data; a critic that is trained on its own predictions then runs away
+    :param mode_norm: Whether the head reads the modes through layer normalisation, without parameters. A product of many splines
+        can become arbitrarily large where there is no data; a critic that is trained on its own predictions then runs away
     """
 
     nmodes: int = 10
@@ -43,7 +45,7 @@ class SPANArch:
     latent_dim: int | None = None
     preprocess: str = "dense"
     slope: float = 2.5
-    bounded: bool = False
+    mode_norm: bool = False
 
     def __post_init__(self) -> None:
         _check_choice("basis", self.basis, BASES)
@@ -61,8 +63,13 @@ class SPANArch:
             _check_integer("degree", self.degree, 1, "1 is piecewise linear, 2 quadratic, 3 cubic.")
         if not isinstance(self.slope, Real) or isinstance(self.slope, bool) or not 0 < self.slope < math.inf:
             raise ValueError(f"span_arch['slope'] is {self.slope!r}; it must be a positive number. Leave it out for 2.5.")
-        if not isinstance(self.bounded, bool):
-            raise ValueError(f"span_arch['bounded'] is {self.bounded!r}; it must be True or False.")
+        if not isinstance(self.mode_norm, bool):
+            raise ValueError(f"span_arch['mode_norm'] is {self.mode_norm!r}; it must be True or False.")
+        if self.mode_norm and self.nmodes < LEAST_NORMED:
+            raise ValueError(
+                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say no more "
+                f"than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
+            )
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
             if self.preprocess != "dense":

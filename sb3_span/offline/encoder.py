@@ -72,7 +72,7 @@ class SPANEncoderFactory(EncoderFactory):
     latent_dim: int | None = SPANArch.latent_dim
     preprocess: str = SPANArch.preprocess
     slope: float = SPANArch.slope
-    bounded: bool = SPANArch.bounded
+    mode_norm: bool = SPANArch.mode_norm
 
     def __post_init__(self) -> None:
         self._arch()

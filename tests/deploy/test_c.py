@@ -64,7 +64,7 @@ def test_observation_spaces(observations, tmp_path):
         *(dict(basis="bspline", degree=degree, nelems=2) for degree in (1, 2, 3, 5)),
         *(dict(preprocess=preprocess) for preprocess in ("layernorm", "batchnorm", "minmax", "none")),
         dict(latent_dim=7, nelems=9),
-        dict(bounded=True),
+        dict(mode_norm=True),
         dict(pi=dict(nmodes=4), vf=dict(nmodes=2)),
     ],
     ids=str,

@@ -6,6 +6,7 @@ from stable_baselines3 import PPO, SAC
 
 from sb3_span import SPANFeaturesExtractor
 from sb3_span.inspection.networks import find_networks
+from sb3_span.nn.splines import normalize
 from tests.policies.envs import make
 
 ARCH = dict(nmodes=4, nelems=5)
@@ -32,7 +33,7 @@ def test_splines_multiply_to_what_the_network_computes(algorithm, span_arch, rol
     for network in networks:
         x = th.randn(7, network.span.input_dim)
         out = network.splines(network.latent(x)).prod(dim=1)
-        out = out.tanh() if network.span.arch.bounded else out
+        out = normalize(out) if network.span.arch.mode_norm else out
         if network.span.head is not None:
             out = out @ network.head.T + network.span.head.bias[network.index]
         else:

@@ -176,16 +176,21 @@ def test_state_is_made_of_parameters_with_readable_names():
 
 @BOTH
 @pytest.mark.parametrize("output_dim", [None, 2])
-def test_bounded_modes_are_tanh_of_the_products(arch, output_dim):
+def test_normalised_modes_have_mean_zero_and_variance_one(arch, output_dim):
     net, x = SPAN(4, arch, output_dim=output_dim), th.randn(8, 4)
-    net.coefficients.data *= 3  # modes that are bounded visibly
-    bounded = SPAN(4, {**arch, "bounded": True}, output_dim=output_dim)
-    bounded.load_state_dict(net.state_dict())
-    expected = by_hand(net, x, 0).tanh()
+    normed = SPAN(4, {**arch, "mode_norm": True}, output_dim=output_dim)
+    normed.load_state_dict(net.state_dict())
+    modes = by_hand(net, x, 0)
+    expected = (modes - modes.mean(1, keepdim=True)) / (modes.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
     if output_dim is not None:
         expected = th.nn.functional.linear(expected, net.head.weight[0], net.head.bias[0])
-    assert (bounded(x) - net(x)).abs().max() > 0.1
-    th.testing.assert_close(bounded(x), expected)
+    assert (normed(x) - net(x)).abs().max() > 0.1
+    th.testing.assert_close(normed(x), expected)
+
+
+def test_normalised_modes_take_three_or_more():
+    with pytest.raises(ValueError, match=r"span_arch\['nmodes'\] is 2 with mode_norm=True.*nmodes=3 or more"):
+        SPAN(4, dict(nmodes=2, mode_norm=True))
 
 
 @pytest.mark.parametrize("input_dim, latent_dim", [(128, 128), (129, 64), (512, 64)])

@@ -8,7 +8,7 @@ from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.basis import basis_values
 from sb3_span.nn.native import choice
 from sb3_span.nn.native.choice import extension
-from sb3_span.nn.splines import combine
+from sb3_span.nn.splines import combine, normalize
 from sb3_span.nn.stacked import pick, stacked_linear
 
 MAX_DEGREE = 3
@@ -41,7 +41,7 @@ class NativeSPAN:
         self.input_dim = input_dim
         self.latent_dim = latent = arch.resolve_latent_dim(input_dim)
         self.width = arch.nmodes if output_dim is None else output_dim
-        # What the kernel takes after C and B: I, D, N, M, O, the degree, and whether modes are bounded.
+        # What the kernel takes after C and B: I, D, N, M, O, the degree, and whether modes are normalised.
         self.sizes = (
             input_dim,
             latent,
@@ -49,7 +49,7 @@ class NativeSPAN:
             arch.nmodes,
             output_dim or 0,
             0 if arch.basis == "kernel" else arch.degree,
-            int(arch.bounded),
+            int(arch.mode_norm),
         )
         self.shapes = (
             (stack, latent, input_dim),
@@ -175,8 +175,8 @@ def _torch_forward(arch: SPANArch, tensors: Any) -> th.Tensor:
     x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
     values = basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch.nelems, arch.degree)
     out = combine(values, coefficients, w_pre.shape[1])
-    if arch.bounded:
-        out = out.tanh()
+    if arch.mode_norm:
+        out = normalize(out)
     return out if head_weight is None else stacked_linear(out, head_weight, head_bias)
 
 

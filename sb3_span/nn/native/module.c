@@ -64,7 +64,7 @@ static int check_count(const char *name, Py_ssize_t given, Py_ssize_t wanted) {
     return -1;
 }
 
-/* forward(kernel, C, B, I, D, N, M, O, degree, bounded, x, w_pre, b_pre, scale, coef, head_w, head_b, out, z) */
+/* forward(kernel, C, B, I, D, N, M, O, degree, mode_norm, x, w_pre, b_pre, scale, coef, head_w, head_b, out, z) */
 static PyObject *py_forward(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     const SpanKernel *kernel;
@@ -99,7 +99,7 @@ static PyObject *py_backward(PyObject *self, PyObject *const *args, Py_ssize_t c
     return result(status);
 }
 
-/* scratch(kernel, C, B, I, D, N, M, O, degree, bounded) */
+/* scratch(kernel, C, B, I, D, N, M, O, degree, mode_norm) */
 static PyObject *py_scratch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     const SpanKernel *kernel;

@@ -52,11 +52,16 @@ static void through_head(const Network *n, Work *w, const float *modes, const fl
 }
 
 /* From the gradient of the modes as the head reads them to that of the products. */
-static void through_bound(const SpanShape *s, const float *modes, float *grad_modes) {
-    for (int m = 0; m < s->modes && s->bounded; m++) {
-        Vec bounded = load(modes + m * LANES);
-        store(grad_modes + m * LANES, load(grad_modes + m * LANES) * (1.0f - bounded * bounded));
+static void through_norm(const SpanShape *s, const float *modes, Vec deviation, float *grad_modes) {
+    if (!s->mode_norm) return;
+    Vec sum = fill(0.0f), along = sum;
+    for (int m = 0; m < s->modes; m++) {
+        Vec grad = load(grad_modes + m * LANES);
+        sum += grad, along += grad * load(modes + m * LANES);
     }
+    const Vec mean = sum / (float)s->modes, slope = along / (float)s->modes;
+    for (int m = 0; m < s->modes; m++)
+        store(grad_modes + m * LANES, (load(grad_modes + m * LANES) - mean - load(modes + m * LANES) * slope) / deviation);
 }
 
 /* From the gradients of the products, (M, LANES), to those of the factors of one dimension and of those before it; and for each basis
@@ -251,7 +256,7 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
             trace.values += blocks * values;
             if (loss) preprocess(&n, w.x + b, stride, w.z, w.z + latent * LANES, LANES);
             FOR_BASIS(n.basis, multiply_all(&n, own_z, z_stride, &trace, basis, in_registers, 1));
-            bound_modes(s, modes);
+            const Vec deviation = norm_modes(s, modes);
             if (loss) {
                 const size_t left = s->batch - b;
                 if (left < LANES) clear(own_grad, width * LANES); /* of what the batch is filled up with */
@@ -259,7 +264,7 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
                 loss(context, c, b, left < LANES ? left : LANES, w.out, own_grad);
             }
             through_head(&n, &w, modes, own_grad, out_stride, learns);
-            through_bound(s, modes, w.grad_modes);
+            through_norm(s, modes, deviation, w.grad_modes);
             FOR_BASIS(n.basis, through_splines(&n, &w, &trace, grads, own_z, slope, z_stride, w.grad_a + b, stride, basis,
                                                in_registers, learns));
             blocks += learns;
