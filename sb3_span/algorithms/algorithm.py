@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
 
 from sb3_span.algorithms.actor import POLICIES, NativeActor, why_not_act
 from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.plan import Plan
+from sb3_span.algorithms.stepping import listens
 from sb3_span.nn.checks import Unsupported
 from sb3_span.policies.optimizers import used_learning_rate
 from sb3_span.policies.options import SPANOptions
 from sb3_span.policies.registry import check_policy
 from sb3_span.policies.saturation import warn_of_observations
 
-NATIVE = ("_plan", "_why_not", "_has_logged", "_collecting", "_native_actor")
+NATIVE = ("_plan", "_why_not", "_has_logged", "_collecting", "_native_actor", "_is_learning", "_is_certain")
 
 
 class WithNativeCode(BaseAlgorithm):
@@ -36,6 +38,8 @@ class WithNativeCode(BaseAlgorithm):
     _has_logged = False
     _collecting: Any = None  # the plan by which experience is being collected
     _native_actor: NativeActor | None = None
+    _is_learning = False  # by code of this package and SB3's alone, but for callbacks
+    _is_certain = False  # and no callback has run since the plan was found to hold
 
     def _setup_model(self) -> None:
         check_policy(self)
@@ -66,9 +70,16 @@ class WithNativeCode(BaseAlgorithm):
         :return: A plan that fits the agent as it is now; None where SB3's own code has to do it. That is not asked again
             before the next ``learn``.
         """
-        if self._why_not is not None or (self._plan is not None and self._plan.holds(self)):
-            return self._plan
-        return self._make_plan()
+        if not self._is_certain:
+            if self._why_not is None and (self._plan is None or not self._plan.holds(self)):
+                self._make_plan()
+            self._is_certain = self._is_learning
+        return self._plan
+
+    def _has_run(self, callback: BaseCallback, name: str) -> None:
+        """A callback's function of this name has been called: it may have changed anything."""
+        if self._is_certain and listens(callback, name):
+            self._is_certain = False
 
     def _make_plan(self) -> Plan | None:
         self._plan = self._why_not = None
@@ -84,6 +95,14 @@ class WithNativeCode(BaseAlgorithm):
             return f"{type(self).__name__} has a predict of its own"
         return why_not_act(self.policy)
 
+    def learn(self, *args: Any, **kwargs: Any) -> Any:
+        """SB3's ``learn``."""
+        self._is_learning = type(self).__bases__[0] is WithNativeCode
+        try:
+            return super().learn(*args, **kwargs)  # type: ignore[safe-super]
+        finally:
+            self._is_learning = self._is_certain = False
+
     def _setup_learn(self, *args: Any, **kwargs: Any) -> Any:
         # Saved with the model: whoever loads it then knows whether it needs the statistics of a VecNormalize.
         normalization = self.get_vec_normalize_env()
@@ -94,6 +113,7 @@ class WithNativeCode(BaseAlgorithm):
             status = self.native_status()
             logging.getLogger("sb3_span").log(logging.INFO if self._why_not is None else logging.WARNING, status)
         done = super()._setup_learn(*args, **kwargs)
+        self._is_certain = False  # callbacks come next
         if isinstance(self.policy, SPANOptions):
             warn_of_observations(self._last_obs)
         return done
@@ -107,6 +127,7 @@ class WithNativeCode(BaseAlgorithm):
     def set_parameters(self, *args: Any, **kwargs: Any) -> None:
         super().set_parameters(*args, **kwargs)
         self._plan = self._why_not = self._native_actor = None
+        self._is_certain = False
 
     def predict(
         self,

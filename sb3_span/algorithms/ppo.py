@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from sb3_span.algorithms.algorithm import WithNativeCode
 from sb3_span.algorithms.ppo_plan import PPOPlan, build_plan
-from sb3_span.algorithms.stepping import does_nothing, step
+from sb3_span.algorithms.stepping import step
 
 
 class PPO(WithNativeCode, stable_baselines3.PPO):
@@ -35,6 +35,7 @@ class PPO(WithNativeCode, stable_baselines3.PPO):
         plan = self._ready_plan()
         rollout = None if plan is None else plan.rollout(self.rollout_buffer)
         if rollout is None:
+            self._is_certain = False
             super().train()
             return
         self._update_learning_rate(self.policy.optimizer)
@@ -70,17 +71,17 @@ class PPO(WithNativeCode, stable_baselines3.PPO):
         """SB3's, step by step and with the same names for callbacks, without what costs time and changes nothing here."""
         plan = self._ready_plan()
         if plan is None or type(rollout_buffer) is not RolloutBuffer:
+            self._is_certain = False
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
         assert self._last_obs is not None, "No previous observation was provided"
         if self.policy.training:
             self.policy.set_training_mode(False)
         n_steps = 0
         rollout_buffer.reset()
-        is_watched = not does_nothing(callback)
         callback.on_rollout_start()
+        self._has_run(callback, "on_rollout_start")
         while n_steps < n_rollout_steps:
-            if is_watched:
-                plan = self._ready_plan()
+            plan = self._ready_plan()
             actions, values, log_probs = self._draw(plan)
             clipped_actions = actions
             if isinstance(self.action_space, spaces.Box):
@@ -88,23 +89,26 @@ class PPO(WithNativeCode, stable_baselines3.PPO):
             new_obs, rewards, dones, infos = step(env, clipped_actions)
             self.num_timesteps += env.num_envs
             callback.update_locals(locals())
-            if not callback.on_step():
+            goes_on = callback.on_step()
+            self._has_run(callback, "on_step")
+            if not goes_on:
                 return False
             self._update_info_buffer(infos, dones)
             n_steps += 1
             if isinstance(self.action_space, spaces.Discrete):
                 actions = actions.reshape(-1, 1)
-            for idx in np.flatnonzero(dones):  # an episode that was cut off would have gone on
+            for idx in dones.nonzero()[0]:  # an episode that was cut off would have gone on
                 terminal_obs = infos[idx].get("terminal_observation")
                 if terminal_obs is not None and infos[idx].get("TimeLimit.truncated", False):
                     rewards[idx] += self.gamma * self._values(plan, np.asarray(terminal_obs)[None])[0, 0]
             _add(rollout_buffer, self._last_obs, actions, rewards, self._last_episode_starts, values, log_probs)
             self._last_obs = new_obs
             self._last_episode_starts = dones
-        values = th.from_numpy(self._values(self._ready_plan() if is_watched else plan, new_obs))
+        values = th.from_numpy(self._values(self._ready_plan(), new_obs))
         rollout_buffer.compute_returns_and_advantage(last_values=values, dones=dones)
         callback.update_locals(locals())
         callback.on_rollout_end()
+        self._has_run(callback, "on_rollout_end")
         return True
 
     def _draw(self, plan: PPOPlan | None) -> tuple[np.ndarray, th.Tensor, th.Tensor]:

@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from sb3_span.algorithms.algorithm import WithNativeCode
 from sb3_span.algorithms.sac_plan import build_plan
-from sb3_span.algorithms.stepping import does_nothing, step
+from sb3_span.algorithms.stepping import step
 
 LOSSES = ("ent_coef", "ent_coef_loss", "actor_loss", "critic_loss")
 
@@ -34,6 +34,7 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         plan = self._ready_plan()
         if plan is None:
+            self._is_certain = False
             super().train(gradient_steps, batch_size)
             return
         self._update_learning_rate(plan.optimizers)
@@ -57,6 +58,7 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
         """SB3's, step by step and with the same names for callbacks, without what costs time and changes nothing here."""
         self._collecting = None if self._why_not_act() else self._ready_plan()
         if self._collecting is None:
+            self._is_certain = False
             return super().collect_rollouts(
                 env, callback, train_freq, replay_buffer, action_noise, learning_starts, log_interval
             )
@@ -67,24 +69,25 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
         if self.policy.training:
             self.policy.set_training_mode(False)
         num_collected_steps, num_collected_episodes = 0, 0
-        is_watched = not does_nothing(callback)
         callback.on_rollout_start()
+        self._has_run(callback, "on_rollout_start")
         continue_training = True
         while should_collect_more_steps(train_freq, num_collected_steps, num_collected_episodes):
-            if is_watched:
-                self._collecting = self._ready_plan()
+            self._collecting = self._ready_plan()
             actions, buffer_actions = self._sample_action(learning_starts, action_noise, env.num_envs)
             new_obs, rewards, dones, infos = step(env, actions)
             self.num_timesteps += env.num_envs
             num_collected_steps += 1
             callback.update_locals(locals())
-            if not callback.on_step():
+            goes_on = callback.on_step()
+            self._has_run(callback, "on_step")
+            if not goes_on:
                 return RolloutReturn(num_collected_steps * env.num_envs, num_collected_episodes, continue_training=False)
             self._update_info_buffer(infos, dones)
             self._store_transition(replay_buffer, buffer_actions, new_obs, rewards, dones, infos)
             self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
             self._on_step()
-            for idx in np.flatnonzero(dones):
+            for idx in dones.nonzero()[0]:
                 num_collected_episodes += 1
                 self._episode_num += 1
                 if action_noise is not None:
@@ -94,6 +97,7 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
                     self.dump_logs()
         self._collecting = None
         callback.on_rollout_end()
+        self._has_run(callback, "on_rollout_end")
         return RolloutReturn(num_collected_steps * env.num_envs, num_collected_episodes, continue_training)
 
     def _sample_action(
@@ -104,10 +108,8 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
         if self.num_timesteps >= learning_starts and action_noise is None and is_known:
             action = plan.act(obs)
             if action is not None:
-                # As SB3 does it: brought to the environment's range, and back for the replay buffer.
-                action = self.policy.unscale_action(action.reshape(len(action), *self.action_space.shape))  # type: ignore[misc]
-                buffer_action = self.policy.scale_action(action)
-                return self.policy.unscale_action(buffer_action), buffer_action
+                action = action.reshape(len(action), *self.action_space.shape)  # type: ignore[misc]
+                return self.policy.unscale_action(action), action
         return super()._sample_action(learning_starts, action_noise, n_envs)
 
     def _store_transition(
@@ -132,7 +134,7 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
             next_obs, reward = env.get_original_obs(), env.get_original_reward()
         after = buffer.next_observations[buffer.pos]
         after[:] = next_obs
-        for i in np.flatnonzero(dones):  # the environment has begun anew
+        for i in dones.nonzero()[0]:  # the environment has begun anew
             if infos[i].get("terminal_observation") is not None:
                 after[i] = infos[i]["terminal_observation"]
                 if env is not None:

@@ -13,6 +13,7 @@ from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.networks import read_actor, read_adam, read_critics, read_trained
 from sb3_span.algorithms.plan import NOT_FINITE, Plan, check_observations
 from sb3_span.algorithms.records import Trained
+from sb3_span.algorithms.stepping import knows
 from sb3_span.nn.checks import Unsupported, check_tensors
 
 
@@ -86,7 +87,7 @@ class SACPlan(Plan):
         noise = self._noise(len(obs), 0)
         actions = np.empty_like(noise)
         is_done = extension.sac_act(self.kernel, obs, noise, actions)
-        return actions if is_done and np.isfinite(actions).all() else None
+        return actions if is_done else None
 
     def update(self, agent: Any, batch_size: int, moves_targets: bool) -> tuple[float, float, float, float]:
         """
@@ -118,6 +119,7 @@ class SACPlan(Plan):
 
 
 Transitions = tuple[np.ndarray | None, ...]
+ZERO = np.zeros(())
 
 
 def _draw(buffer: Any, batch_size: int, env: VecNormalize | None) -> tuple[Transitions, np.ndarray | None, Any]:
@@ -125,31 +127,36 @@ def _draw(buffer: Any, batch_size: int, env: VecNormalize | None) -> tuple[Trans
     The same transitions as ``buffer.sample`` draws. Those of SB3's plain buffer the kernel takes from there itself.
 
     :return: Observations, actions, next observations, rewards, dones, timeouts or None, discounts or None; which rows of
-        them, None for all; and how VecNormalize scales them, or None
+        them, None for all; and how VecNormalize scales observations and rewards, None for not at all
     """
     is_plain = type(buffer) is ReplayBuffer and not buffer.optimize_memory_usage
-    is_scaled = env is None or (type(env) is VecNormalize and not (env.norm_obs and isinstance(env.obs_rms, dict)))
-    if not is_plain or not is_scaled or buffer.observations.dtype.char not in "fd" or buffer.actions.dtype.char not in "fd":
+    if (
+        not is_plain
+        or not (env is None or knows(env))
+        or buffer.observations.dtype.char not in "fd"
+        or buffer.actions.dtype.char not in "fd"
+    ):
         data = buffer.sample(batch_size, env)
         tensors = (data.observations, data.actions, data.next_observations, data.rewards, data.dones, None, data.discounts)
-        return tuple(None if tensor is None else _floats(tensor) for tensor in tensors), None, None
+        return tuple(None if tensor is None else _floats(tensor) for tensor in tensors), None, (None, None)
     # In SB3's order, so that the random numbers are the same.
     rows = np.random.randint(0, buffer.buffer_size if buffer.full else buffer.pos, size=batch_size)
     if buffer.n_envs > 1:  # with one there is nothing to draw
         rows = rows * buffer.n_envs + np.random.randint(0, high=buffer.n_envs, size=batch_size)
     arrays = (buffer.observations, buffer.actions, buffer.next_observations, buffer.rewards, buffer.dones, buffer.timeouts)
-    return (*arrays, None), rows, None if env is None else _scaling(env)
+    return (*arrays, None), rows, (None, None) if env is None else _scaling(env)
 
 
 def _floats(tensor: th.Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.numpy(), dtype=np.float32)
 
 
-def _scaling(env: VecNormalize) -> tuple[Any, ...]:
-    """Means, deviations and bound of observations, deviation and bound of rewards; a negative bound where they stay."""
-    obs: tuple[Any, ...] = (None, None, -1.0)
+def _scaling(env: VecNormalize) -> tuple[Any, Any]:
+    """Means, variances, epsilon and bound of observations and of rewards; None for what is not normalised."""
+    obs = rewards = None
     if env.norm_obs:
         statistics: Any = env.obs_rms
-        obs = (statistics.mean, np.sqrt(statistics.var + env.epsilon), env.clip_obs)
-    rewards = (np.sqrt(env.ret_rms.var + env.epsilon), env.clip_reward) if env.norm_reward else (1.0, -1.0)
-    return *obs, *rewards
+        obs = (statistics.mean, statistics.var, env.epsilon, env.clip_obs)
+    if env.norm_reward:  # which keep their mean
+        rewards = (ZERO, np.asarray(env.ret_rms.var, dtype=np.float64), env.epsilon, env.clip_reward)
+    return obs, rewards

@@ -4,9 +4,11 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
+
+from sb3_span.algorithms.extension import extension
 
 Stepped = tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]
 UNCHANGEABLE = (bool, int, float, str, type(None), np.bool_, np.float64, np.float32, np.int64, np.int32)
@@ -14,16 +16,21 @@ UNCHANGEABLE = (bool, int, float, str, type(None), np.bool_, np.float64, np.floa
 
 def step(env: VecEnv, actions: np.ndarray) -> Stepped:
     """``env.step(actions)``, which copies observations and infos by way of ``deepcopy``: as much time as a physics engine."""
-    if type(env) is VecNormalize and _has_vectors(env) and _is_untouched(env):
+    if type(env) is VecNormalize and knows(env) and _is_untouched(env):
         return _normalize(env, step(env.venv, actions))
     if type(env) is DummyVecEnv and env.keys == [None] and _is_untouched(env):
         return _step_each(env, actions)
     return env.step(actions)
 
 
-def _has_vectors(env: VecNormalize) -> bool:
-    """Whether the statistics are not those of a Dict; without ``norm_obs`` there are none of observations."""
-    return not env.norm_obs or type(env.obs_rms) is RunningMeanStd
+def knows(env: VecEnv) -> bool:
+    """Whether it is SB3's VecNormalize with statistics that native code takes: of vectors, in double precision."""
+    if type(env) is not VecNormalize:
+        return False
+    statistics = env.obs_rms if env.norm_obs else None  # without norm_obs there need not be any
+    return statistics is None or (
+        type(statistics) is RunningMeanStd and statistics.mean.dtype.char == "d" and statistics.var.dtype.char == "d"
+    )
 
 
 def _is_untouched(env: VecEnv) -> bool:
@@ -56,27 +63,56 @@ def _normalize(env: VecNormalize, stepped: Stepped) -> Stepped:
     """What ``VecNormalize.step_wait`` does with a step of the environments that it is around."""
     obs, rewards, dones, infos = stepped
     env.old_obs, env.old_reward = obs, rewards
-    if env.training and env.norm_obs:
-        _update(env.obs_rms, obs)  # type: ignore[arg-type]
-    normalized = env.normalize_obs(obs)
+    normalized = _normalize_obs(env, obs) if env.norm_obs else env.normalize_obs(obs)
     if env.training:
         env.returns = env.returns * env.gamma + rewards
-        _update(env.ret_rms, env.returns)
-    for i in np.flatnonzero(dones):
+        if len(rewards) == 1:
+            _join(env.ret_rms, float(env.returns[0]))
+        else:
+            env.ret_rms.update(env.returns)
+    for i in dones.nonzero()[0]:
         if "terminal_observation" in infos[i]:
             infos[i]["terminal_observation"] = env.normalize_obs(infos[i]["terminal_observation"])
-    rewards = env.normalize_reward(rewards)
-    env.returns[dones] = 0
-    return normalized, rewards, dones, infos
+        env.returns[i] = 0
+    return normalized, env.normalize_reward(rewards), dones, infos
 
 
-def _update(statistics: RunningMeanStd, values: np.ndarray) -> None:
-    if len(values) == 1:  # its mean is itself
-        statistics.update_from_moments(values[0], np.zeros_like(values[0]), 1)
-    else:
-        statistics.update(values)
+def _normalize_obs(env: VecNormalize, obs: np.ndarray) -> np.ndarray:
+    """Normalised by statistics that have these observations too, if the environment is one that trains."""
+    statistics: Any = env.obs_rms
+    if not (extension is not None and obs.dtype.char in "fd" and obs.flags.c_contiguous):
+        if env.training:
+            statistics.update(obs)
+        return env.normalize_obs(obs)  # type: ignore[return-value]
+    count = None
+    if env.training and len(obs) > 1:
+        statistics.update(obs)
+    elif env.training:  # in C too, and not in the arrays that somebody may have kept
+        statistics.mean, statistics.var, count = statistics.mean.copy(), statistics.var.copy(), statistics.count
+        statistics.count = count + 1
+    normalized = np.empty(obs.shape, dtype=np.float32)
+    extension.normalize(obs, statistics.mean, statistics.var, count, env.epsilon, env.clip_obs, normalized)
+    return normalized
 
 
-def does_nothing(callback: BaseCallback) -> bool:
-    """Whether it is what SB3 makes of no callback."""
-    return type(callback) is ConvertCallback and callback.callback is None
+def _join(statistics: RunningMeanStd, value: float) -> None:
+    """``statistics.update`` with one number."""
+    count, delta = statistics.count, value - statistics.mean
+    total = count + 1
+    statistics.mean = statistics.mean + delta / total
+    statistics.var = (statistics.var * count + delta * delta * count / total) / total
+    statistics.count = total
+
+
+def listens(callback: BaseCallback, name: str) -> bool:
+    """
+    Whether calling this function of a callback runs code other than SB3's.
+
+    :param name: ``on_step``, ``on_rollout_start`` or ``on_rollout_end``
+    """
+    if type(callback) is CallbackList:
+        return any(listens(one, name) for one in callback.callbacks)
+    if type(callback) is ConvertCallback:
+        return name == "on_step" and callback.callback is not None
+    cls = type(callback)
+    return any(getattr(cls, one) is not getattr(BaseCallback, one) for one in (name, f"_{name}")) or name in vars(callback)

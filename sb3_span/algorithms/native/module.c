@@ -1,14 +1,9 @@
 /* The updates as a Python extension. A plan has the sizes and addresses of the agent's tensors, which the callers in the folder
  * above have checked and keep alive; what changes from call to call comes as numpy's arrays, which are checked here. */
 #include "arrays.h"
-#include "updates.h"
-
-typedef unsigned long long Address;
-
-static const char SAC_PLAN[] = "sb3_span.algorithms.SacPlan", PPO_PLAN[] = "sb3_span.algorithms.PpoPlan";
-static const char ACTOR_PLAN[] = "sb3_span.algorithms.ActorPlan";
-
-static float *at(Address address) { return (float *)(size_t)address; }
+#include "plans.h"
+#include "statistics.h"
+#include "transitions.h"
 
 static int chosen_lanes; /* 0: the widest */
 
@@ -34,159 +29,16 @@ static PyObject *py_choose(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* ---------------------------------------------------------------- what plans are made of */
-
-/* (value, grad, mean, square, step, size, rate): addresses, the number of floats, a factor of the learning rate. */
-static int read_trained(PyObject *tuple, Trained *t) {
-    Address a[5];
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(tuple, "KKKKKnd", a, a + 1, a + 2, a + 3, a + 4, &size, &t->rate)) return -1;
-    t->value = at(a[0]), t->grad = at(a[1]), t->mean = at(a[2]), t->square = at(a[3]), t->step = at(a[4]);
-    t->size = (size_t)size;
-    return 0;
-}
-
-static int read_all_trained(PyObject *tuple, Trained **parameters, int *count) {
-    *count = (int)PyTuple_Size(tuple);
-    *parameters = calloc(*count + 1, sizeof **parameters);
-    if (!*parameters) return PyErr_NoMemory(), -1;
-    for (int i = 0; i < *count; i++)
-        if (read_trained(PyTuple_GetItem(tuple, i), *parameters + i)) return -1;
-    return 0;
-}
-
-/* (beta1, beta2, epsilon, decay, max_norm) */
-static int read_adam(PyObject *tuple, AdamOptions *a) {
-    return PyArg_ParseTuple(tuple, "ddddd", &a->beta1, &a->beta2, &a->epsilon, &a->decay, &a->max_norm) ? 0 : -1;
-}
-
-/* ((C, I, D, N, M, O, degree, heads, tanh, mode_norm), sizes, parameters); sizes of an MLP's layers, () for SPAN. */
-static int read_networks(PyObject *tuple, Networks *n) {
-    PyObject *shape, *sizes, *parameters;
-    SpanShape *s = &n->span;
-    if (!PyArg_ParseTuple(tuple, "O!O!O!", &PyTuple_Type, &shape, &PyTuple_Type, &sizes, &PyTuple_Type, &parameters) ||
-        !PyArg_ParseTuple(shape, "iiiiiiiiii", &s->stack, &s->inputs, &s->latent, &s->basis, &s->modes, &n->outputs, &s->degree,
-                          &n->heads, &n->tanh, &s->mode_norm))
-        return -1;
-    s->outputs = n->outputs;
-    n->layers = PyTuple_Size(sizes) ? (int)PyTuple_Size(sizes) - 1 : 0;
-    if (n->layers > MAX_LAYERS) {
-        PyErr_Format(PyExc_ValueError, "an MLP of %d layers is too deep for the kernel", n->layers);
-        return -1;
-    }
-    for (int i = 0; i < PyTuple_Size(sizes); i++) n->sizes[i] = (int)PyLong_AsLong(PyTuple_GetItem(sizes, i));
-    return PyErr_Occurred() ? -1 : read_all_trained(parameters, &n->parameters, &n->count);
-}
-
-static PyObject *no_plan(PyObject *capsule, const char *name) {
-    PyErr_Format(PyExc_TypeError, "%R is no %s", capsule, name);
-    return NULL;
-}
-
-/* ---------------------------------------------------------------- SAC */
-
-static void free_sac(SacPlan *plan) {
-    free(plan->actor.parameters), free(plan->critics.parameters), free(plan->targets.parameters);
-    free(plan);
-}
-
-static void destroy_sac(PyObject *capsule) { free_sac(PyCapsule_GetPointer(capsule, SAC_PLAN)); }
-
-/* sac_plan(actor, critics, targets, log_ent_coef, (actor's, critics' and coefficient's adam), (log_std_min, log_std_max, epsilon)) */
-static PyObject *py_sac_plan(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *actor, *critics, *targets, *ent, *adams[3];
-    SacPlan *p = calloc(1, sizeof *p);
-    if (!p) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "O!O!O!O!(O!O!O!)(ddd)", &PyTuple_Type, &actor, &PyTuple_Type, &critics, &PyTuple_Type,
-                          &targets, &PyTuple_Type, &ent, &PyTuple_Type, adams, &PyTuple_Type, adams + 1, &PyTuple_Type,
-                          adams + 2, &p->log_std_min, &p->log_std_max, &p->epsilon) ||
-        read_networks(actor, &p->actor) || read_networks(critics, &p->critics) || read_networks(targets, &p->targets) ||
-        read_trained(ent, &p->log_ent_coef) || read_adam(adams[0], &p->actor_adam) || read_adam(adams[1], &p->critic_adam) ||
-        read_adam(adams[2], &p->ent_adam)) {
-        free_sac(p);
-        return NULL;
-    }
-    PyObject *capsule = PyCapsule_New(p, SAC_PLAN, destroy_sac);
-    if (!capsule) free_sac(p);
-    return capsule;
-}
-
-/* (mean, deviation, bound of observations, deviation, bound of rewards), or None for both as they are */
-static int read_scaling(Arrays *arrays, PyObject *tuple, int n_obs, Scaling *obs, Scaling *reward, double *reward_deviation) {
-    PyObject *mean, *deviation;
-    *obs = (Scaling){.bound = -1.0}, *reward = (Scaling){.deviation = reward_deviation, .bound = -1.0};
-    if (tuple == Py_None) return 0;
-    if (!PyArg_ParseTuple(tuple, "OOddd", &mean, &deviation, &obs->bound, reward_deviation, &reward->bound)) return -1;
-    if (obs->bound < 0.0) return 0;
-    Py_buffer *m = get_array(arrays, mean, "means", "d", n_obs, 0), *d = m ? get_array(arrays, deviation, "deviations", "d", n_obs, 0) : NULL;
-    if (!d) return -1;
-    obs->mean = m->buf, obs->deviation = d->buf;
-    return 0;
-}
-
-static int check_rows(const int64_t *rows, Py_ssize_t count, Py_ssize_t size) {
-    for (Py_ssize_t r = 0; r < count; r++)
-        if (rows[r] < 0 || rows[r] >= size) return PyErr_Format(PyExc_IndexError, "there is no transition %lld", (long long)rows[r]), -1;
-    return 0;
-}
-
-enum { OBS, ACTIONS, NEXT_OBS, REWARDS, DONES, TIMEOUTS, DISCOUNTS, TRANSITION };
-
-/* The transitions of one update as the kernel takes them, copied to *memory. */
-static int read_batch(Arrays *arrays, const SacPlan *plan, PyObject *const *objects, PyObject *order, PyObject *scalings, SacBatch *d,
-                      float **memory) {
-    static const char *const names[] = {"observations", "actions", "next observations", "rewards", "dones", "timeouts", "discounts"};
-    const int n_actions = plan->actor.outputs / 2, n_obs = plan->actor.span.inputs;
-    const int widths[] = {n_obs, n_actions, n_obs, 1, 1, 1, 1};
-    Py_buffer *views[TRANSITION] = {NULL};
-    views[REWARDS] = get_array(arrays, objects[REWARDS], names[REWARDS], REALS, -1, 0);
-    if (!views[REWARDS]) return -1;
-    const Py_ssize_t size = numbers_of(views[REWARDS]);
-    for (int i = 0; i < TRANSITION; i++) {
-        if (i == REWARDS || objects[i] == Py_None) continue;
-        views[i] = get_array(arrays, objects[i], names[i], REALS, size * widths[i], 0);
-        if (!views[i]) return -1;
-    }
-    Scaling plain = {.bound = -1.0}, of_obs, of_rewards;
-    double reward_deviation;
-    if (read_scaling(arrays, scalings, n_obs, &of_obs, &of_rewards, &reward_deviation)) return -1;
-    const int64_t *rows = NULL;
-    Py_ssize_t count = size;
-    if (order != Py_None) {
-        Py_buffer *view = get_array(arrays, order, "rows", INDICES, -1, 0);
-        if (!view) return -1;
-        rows = view->buf, count = numbers_of(view);
-        if (check_rows(rows, count, size)) return -1;
-        for (int i = 0; i < TRANSITION; i++)
-            if (views[i]) prefetch_rows(views[i], rows, count, widths[i]);
-    }
-    const Scaling *scaling[] = {&of_obs, &plain, &of_obs, &of_rewards, &plain, &plain, &plain};
-    float *parts[TRANSITION] = {NULL}, *next = *memory = malloc(count * (2 * (size_t)n_obs + n_actions + 4) * sizeof(float) + 64);
-    if (!next) return PyErr_NoMemory(), -1;
-    for (int i = 0; i < TRANSITION; i++) {
-        if (!views[i]) continue;
-        gather(views[i], rows, count, widths[i], scaling[i], parts[i] = next);
-        next += count * widths[i];
-    }
-    if (parts[TIMEOUTS]) /* an episode that was cut off did not end */
-        for (Py_ssize_t b = 0; b < count; b++) parts[DONES][b] *= 1.0f - parts[TIMEOUTS][b];
-    d->size = (int)count;
-    d->obs = parts[OBS], d->actions = parts[ACTIONS], d->next_obs = parts[NEXT_OBS], d->rewards = parts[REWARDS];
-    d->dones = parts[DONES], d->discounts = parts[DISCOUNTS];
-    return 0;
-}
-
-/* sac_update(plan, (obs, actions, next_obs, rewards, dones, timeouts or None, discounts or None), rows or None, scaling or None,
+/* sac_update(plan, (obs, actions, next_obs, rewards, dones, timeouts or None, discounts or None), rows or None, (scaling of observations and of rewards, or None),
  *            (noise, next_noise), (gamma, tau, target_entropy, ent_coef), moves_targets, rates)
  * -> (ent_coef, ent_coef_loss, actor_loss, critic_loss), or None when nothing could be done. */
 static PyObject *py_sac_update(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *capsule, *t[TRANSITION], *rows, *scaling, *noise, *next_noise;
+    PyObject *capsule, *t[TRANSITION], *rows, *scalings[2], *noise, *next_noise;
     SacBatch d = {0};
     double rates[3], tau, target_entropy, ent_coef;
-    if (!PyArg_ParseTuple(args, "O(OOOOOOO)OO(OO)(dddd)p(ddd)", &capsule, t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6, &rows, &scaling,
-                          &noise, &next_noise, &d.gamma, &tau, &target_entropy, &ent_coef, &d.moves_targets, rates, rates + 1,
+    if (!PyArg_ParseTuple(args, "O(OOOOOOO)O(OO)(OO)(dddd)p(ddd)", &capsule, t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6, &rows, scalings,
+                          scalings + 1, &noise, &next_noise, &d.gamma, &tau, &target_entropy, &ent_coef, &d.moves_targets, rates, rates + 1,
                           rates + 2))
         return NULL;
     if (!PyCapsule_IsValid(capsule, SAC_PLAN)) return no_plan(capsule, SAC_PLAN);
@@ -194,9 +46,9 @@ static PyObject *py_sac_update(PyObject *self, PyObject *args) {
     plan->actor_adam.rate = rates[0], plan->critic_adam.rate = rates[1], plan->ent_adam.rate = rates[2];
     plan->tau = tau, plan->target_entropy = target_entropy, plan->ent_coef = ent_coef;
     Arrays arrays = {.count = 0};
-    float *memory = NULL;
+    char *memory = NULL;
     PyObject *result = NULL;
-    if (read_batch(&arrays, plan, t, rows, scaling, &d, &memory)) goto end;
+    if (read_batch(&arrays, plan, t, rows, scalings[0], scalings[1], &d, &memory)) goto end;
     Py_buffer *first = get_array(&arrays, noise, "noise", FLOATS, (Py_ssize_t)d.size * (plan->actor.outputs / 2), 0);
     Py_buffer *second = first ? get_array(&arrays, next_noise, "noise", FLOATS, numbers_of(first), 0) : NULL;
     if (!second) goto end;
@@ -214,17 +66,6 @@ end:
     free(memory);
     release(&arrays);
     return result;
-}
-
-/* Observations as floats: their own memory, or *copy. NULL for an exception. */
-static const float *read_observations(Arrays *arrays, PyObject *obs, Py_ssize_t batch, int n_obs, float **copy) {
-    Py_buffer *view = get_array(arrays, obs, "observations", REALS, batch * n_obs, 0);
-    if (!view || *view->format == 'f') return view ? view->buf : NULL;
-    *copy = malloc(batch * n_obs * sizeof(float) + 64);
-    if (!*copy) return PyErr_NoMemory(), NULL;
-    const Scaling plain = {.bound = -1.0};
-    gather(view, NULL, batch, n_obs, &plain, *copy);
-    return *copy;
 }
 
 static PyObject *is_done(int status) {
@@ -253,33 +94,6 @@ static PyObject *py_sac_act(PyObject *self, PyObject *args) {
 }
 
 /* ---------------------------------------------------------------- PPO */
-
-static void free_ppo(PpoPlan *plan) {
-    free(plan->pi.parameters), free(plan->vf.parameters), free(plan->parameters);
-    free(plan);
-}
-
-static void destroy_ppo(PyObject *capsule) { free_ppo(PyCapsule_GetPointer(capsule, PPO_PLAN)); }
-
-/* ppo_plan(pi, vf, log_std, log_std_grad, parameters, adam); addresses of 0 for choices between actions */
-static PyObject *py_ppo_plan(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *pi, *vf, *parameters, *adam;
-    Address log_std, log_std_grad;
-    PpoPlan *p = calloc(1, sizeof *p);
-    if (!p) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "O!O!KKO!O!", &PyTuple_Type, &pi, &PyTuple_Type, &vf, &log_std, &log_std_grad, &PyTuple_Type,
-                          &parameters, &PyTuple_Type, &adam) ||
-        read_networks(pi, &p->pi) || read_networks(vf, &p->vf) || read_all_trained(parameters, &p->parameters, &p->count) ||
-        read_adam(adam, &p->adam)) {
-        free_ppo(p);
-        return NULL;
-    }
-    p->log_std = at(log_std), p->log_std_grad = at(log_std_grad);
-    PyObject *capsule = PyCapsule_New(p, PPO_PLAN, destroy_ppo);
-    if (!capsule) free_ppo(p);
-    return capsule;
-}
 
 /* ppo_epoch(plan, order, (obs, actions, values, log_probs, advantages, returns), batch_size,
  *           (clip_range, clip_range_vf, ent_coef, vf_coef, max_kl, max_grad_norm), normalizes, rate)
@@ -367,28 +181,6 @@ static PyObject *py_ppo_values(PyObject *self, PyObject *args) {
 
 /* ---------------------------------------------------------------- an actor alone */
 
-static void free_actor(Networks *plan) {
-    free(plan->parameters);
-    free(plan);
-}
-
-static void destroy_actor(PyObject *capsule) { free_actor(PyCapsule_GetPointer(capsule, ACTOR_PLAN)); }
-
-/* actor_plan(actor) */
-static PyObject *py_actor_plan(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *actor;
-    Networks *n = calloc(1, sizeof *n);
-    if (!n) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &actor) || read_networks(actor, n)) {
-        free_actor(n);
-        return NULL;
-    }
-    PyObject *capsule = PyCapsule_New(n, ACTOR_PLAN, destroy_actor);
-    if (!capsule) free_actor(n);
-    return capsule;
-}
-
 /* actor_outputs(plan, obs, out, squashes) -> whether it could be done; squashed: tanh of the outputs */
 static PyObject *py_actor_outputs(PyObject *self, PyObject *args) {
     (void)self;
@@ -438,6 +230,7 @@ static PyMethodDef methods[] = {
     {"sac_act", py_sac_act, METH_VARARGS, "Actions for exploration."},
     {"ppo_plan", py_ppo_plan, METH_VARARGS, "Networks and optimizer of an agent of PPO."},
     {"ppo_epoch", py_ppo_epoch, METH_VARARGS, "The updates of one pass over a rollout."},
+    {"normalize", py_normalize, METH_VARARGS, "Observations as VecNormalize hands them on, and its statistics with them."},
     {"same", py_same, METH_VARARGS, "Whether dictionaries and lists have the very same contents."},
     {"choose", py_choose, METH_VARARGS, "Choose the width of vectors."},
     {"ppo_act", py_ppo_act, METH_VARARGS, "Actions for exploration, their log-probabilities, and values."},

@@ -80,7 +80,10 @@ static int sac_act(const SacPlan *plan, int batch, const float *obs, const float
     int status = network_forward(actor, obs, batch, out, kept, arena);
     if (status == SPAN_DONE) {
         draw(plan, out, noise, batch, n_actions, &drawn);
-        memcpy(actions, drawn.action, (size_t)batch * n_actions * sizeof(float));
+        for (int i = 0; i < batch * n_actions; i++) {
+            actions[i] = drawn.action[i];
+            if (!isfinite(actions[i])) status = SPAN_NOT_FINITE;
+        }
     }
     free(memory);
     return status;
