@@ -38,8 +38,8 @@ class SPANArch:
         can become arbitrarily large where there is no data; a critic that is trained on its own predictions then runs away
     """
 
-    nmodes: int = 10
-    nelems: int = 8
+    nmodes: int = 25
+    nelems: int = 3
     basis: str = "kernel"
     degree: int = 2
     latent_dim: int | None = None
@@ -50,7 +50,7 @@ class SPANArch:
     def __post_init__(self) -> None:
         _check_choice("basis", self.basis, BASES)
         _check_choice("preprocess", self.preprocess, PREPROCESSES)
-        _check_integer("nmodes", self.nmodes, 1, "Try 10.")
+        _check_integer("nmodes", self.nmodes, 1, "Try 25.")
         if self.basis == "kernel":
             _check_integer("nelems", self.nelems, 2, "Try 4 or 8, or basis='bspline', which takes 1.")
             if self.degree != 2 or not isinstance(self.degree, Integral):
@@ -97,8 +97,14 @@ class SPANArch:
         if not isinstance(options, Mapping):
             raise ValueError(
                 f"span_arch is {options!r}; it must be a dict with keys out of {allowed}, "
-                "for instance span_arch=dict(nmodes=10, nelems=8)."
+                "for instance span_arch=dict(nmodes=25, nelems=3)."
             )
+        if options.get("bounded"):
+            raise ValueError(
+                "span_arch has bounded=True: modes went through tanh, which mode_norm=True has replaced because it learns better. "
+                "Take mode_norm, and train a model that was saved with bounded=True again."
+            )
+        options = {key: value for key, value in options.items() if key != "bounded"}  # models saved with False act as before
         for key in options:
             if key not in allowed:
                 raise ValueError(f"span_arch has an unknown key {key!r}; allowed are {allowed}. Remove or rename it.")

@@ -29,7 +29,7 @@ from sb3_span.nn import SPAN, SPANArch
         (dict(latent_dim=0), r"span_arch\['latent_dim'\] is 0; .* at least 1"),
         (dict(latent_dim=3, preprocess="minmax"), r"only the dense preprocessing can change the number of dimensions"),
         (dict(preprocess="softmax"), r"span_arch\['preprocess'\] is 'softmax'; choose one of \['dense', "),
-        ([64, 64], r"span_arch is \[64, 64\]; it must be a dict .* for instance span_arch=dict\(nmodes=10, nelems=8\)"),
+        ([64, 64], r"span_arch is \[64, 64\]; it must be a dict .* for instance span_arch=dict\(nmodes=25, nelems=3\)"),
     ],
 )
 def test_wrong_options(options, message):
