@@ -299,8 +299,8 @@ def _report(args: argparse.Namespace) -> None:
 def _offline_train(args: argparse.Namespace) -> None:
     if args.seeds < 1:
         raise ValueError(f"--seeds is {args.seeds}; at least 1 is needed. The paper has 5.")
-    from sb3_span.report.offline import print_offline_table
-    from sb3_span.study.offline_command import train_offline
+    from sb3_span.offline.command import train_offline
+    from sb3_span.report.data_sets import print_offline_table
 
     options = {"steps": args.steps, "n_episodes": args.episodes, "n_workers": args.workers}
     folders = {"hyperparams": args.hyperparams, "download": args.download}
@@ -310,7 +310,7 @@ def _offline_train(args: argparse.Namespace) -> None:
 
 
 def _offline_table(args: argparse.Namespace) -> None:
-    from sb3_span.report.offline import print_offline_table
+    from sb3_span.report.data_sets import print_offline_table
 
     print_offline_table(args.folder)
 
