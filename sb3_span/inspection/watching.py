@@ -163,7 +163,7 @@ def watch(
         print("There is no screen here; --gif FILE draws without one.")
     scores = returns(model, env, episodes, vecnormalize)
     score = f"return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes"
-    print(f"{env_name(env)}: {score}, {describe(vecnormalize)}")
+    print(f"{env_name(env)}: {score}, {describe(path, vecnormalize)}")
 
 
 def _has_screen() -> bool:
