@@ -9,7 +9,7 @@ import pandas as pd
 
 from sb3_span.report.load import Run, Study
 from sb3_span.report.statistics import MIN_SEEDS, SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
-from sb3_span.scores.references import domains, expert_scores, normalise, paper, score_on_the_way
+from sb3_span.scores.references import area_under_curve, domains, expert_scores, normalise, paper
 from sb3_span.study.paths import short_names
 
 AGGREGATE = "aggregate"
@@ -83,17 +83,16 @@ def iqm(study: Study) -> pd.DataFrame:
     return frame.merge(_paper_iqm(), how="left", on=["env", "method"])
 
 
-def on_the_way(study: Study) -> pd.DataFrame:
+def areas(study: Study) -> pd.DataFrame:
     """
-    The mean score over all evaluations of each finished run, in the environments with an expert score: learning early counts,
-    and so does staying there. The first method is compared with each other by Welch's t. The aggregate is the mean over
-    environments; it is not tested.
+    The normalised area under the learning curve of each finished run, in the environments with an expert score. The first
+    method is compared with each other by Welch's t. The aggregate is the mean over environments; it is not tested.
     """
     rows: list[dict[str, Any]] = []
     for env in (env for env in study.envs if env in expert_scores()):
         first = np.empty(0)
         for method in study.methods:
-            own = np.array([score_on_the_way(env, run.means) for run in study.finished(env, method)])
+            own = np.array([area_under_curve(env, run.means) for run in study.finished(env, method)])
             if len(own):
                 row = _scored(study, env, [env], method, len(own)) | {"score": own.mean()}
                 row["std"] = own.std(ddof=1) if len(own) > 1 else np.nan

@@ -134,9 +134,9 @@ def _learning(study: Study, met: pd.DataFrame) -> Section:
         *_other_budgets(study),
     ]
     shown = [tables.anytime(_beside_the_paper(study, measures.anytime(study)))]
-    on_the_way = scores.on_the_way(study)
-    if len(on_the_way):
-        shown.insert(0, tables.on_the_way(on_the_way, study.methods[0]))
+    areas = scores.areas(study)
+    if len(areas):
+        shown.insert(0, tables.areas(areas, study.methods[0]))
     if len(met):
         shown.insert(0, tables.sample_efficiency(_beside_the_paper(study, measures.sample_efficiency(met))))
         shown.insert(1, tables.after_arrival(measures.after_arrival(met)))

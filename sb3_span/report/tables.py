@@ -215,7 +215,7 @@ def iqm(frame: pd.DataFrame, first: str) -> Table:
     return Table("iqm", "Interquartile means", frame, columns, rows, note)
 
 
-def on_the_way(frame: pd.DataFrame, first: str) -> Table:
+def areas(frame: pd.DataFrame, first: str) -> Table:
     compared = frame["verdict"].any()
     rows = [
         [
@@ -228,13 +228,14 @@ def on_the_way(frame: pd.DataFrame, first: str) -> Table:
         for row in frame.itertuples()
     ]
     verdict = [f"{label(first)} is, against it", "p"] if compared else []
-    columns = ["environment", "method", "mean score", *verdict, "seeds", "steps"]
+    columns = ["environment", "method", "AUC", *verdict, "seeds", "steps"]
     note = (
-        "The mean of all evaluations of a run, 0 for a random policy and anything below it, 1 for the expert: learning early "
-        "counts, and so does staying there. Mean ± standard deviation over finished seeds, Welch's t-test as above; the "
-        "aggregate is the mean of the same environments as that of the interquartile means."
+        "The normalised area under the learning curve (AUC) is the mean of all evaluations of a run, 0 for a random policy "
+        "and anything below it, 1 for the expert: learning early counts, and so does staying there. Mean ± standard deviation "
+        "over finished seeds, Welch's t-test as above; the aggregate is the mean of the same environments as that of the "
+        "interquartile means."
     )
-    return Table("on_the_way", "Mean score on the way", frame, columns, rows, note)
+    return Table("auc", "Area under the learning curve", frame, columns, rows, note)
 
 
 def profiles(frame: pd.DataFrame) -> Table:
