@@ -90,7 +90,7 @@ def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None 
     :param model: The agent
     :param env: Its environment
     :param vecnormalize: VecNormalize's file, if it was trained with one
-    :param n_steps: How many transitions; PPO and its kin take one rollout
+    :param n_steps: How many transitions; PPO and similar algorithms take one rollout
     :return: The agent, with transitions in its buffer. Its learning rate is the one that training began with: a schedule may
         have ended at 0
     """

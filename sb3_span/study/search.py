@@ -43,7 +43,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> None:
     """
-    Search, or go on with it, and write what was found: ``trials.csv`` and ``best.yml``.
+    Search, or continue, and write what was found: ``trials.csv`` and ``best.yml``.
 
     :param file: A study's file with the key ``search``: for each method its options, and what each may be
     :param folder: Folder for the records and the database
@@ -60,7 +60,7 @@ def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> 
     _check_options(plan)
     _remember(plan, folder)
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # why a trial has failed is printed below, in a line
-    storage = open_storage(sqlite_url(folder / "search.db"), "restore it, or give another --folder to search anew")
+    storage = open_storage(sqlite_url(folder / "search.db"), "restore it, or give another --folder to start over")
     console = Console()
     studies = {method: _open(plan, method, storage) for method in plan.search}
     try:
