@@ -70,13 +70,8 @@ def iqm(study: Study) -> pd.DataFrame:
     together = scored_environments(study)
     if len(together) > 1:
         groups[AGGREGATE] = together
-    rows = []
-    for group, envs in groups.items():
-        for method in study.methods:
-            scores = normalised(study, envs, method)
-            if len(scores):
-                row = _scored(study, group, envs, method, len(scores))
-                rows.append(row | dict(zip(("iqm", "low", "high"), iqm_interval(scores), strict=True)))
+    names = ("iqm", "low", "high")
+    rows = [row | dict(zip(names, iqm_interval(scores), strict=True)) for row, scores in _by_method(study, groups)]
     columns = ["env", "method", "seeds", "environments", "steps", "max_steps", "iqm", "low", "high"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["verdict"] = [_iqm_verdict(study, groups[row.env], frame, row) for row in frame.itertuples()]
@@ -122,14 +117,19 @@ def profiles(study: Study) -> pd.DataFrame:
         if len(members) > 1:
             groups[domain] = members
     frames = []
+    for row, scores in _by_method(study, groups):
+        share, low, high = performance_profile(scores)
+        frames.append(pd.DataFrame({**row, "tau": TAUS, "share": share, "low": low, "high": high}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["env", "method"])
+
+
+def _by_method(study: Study, groups: dict[str, list[str]]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """The normalised scores of every method in every group of environments, where it has any, and what they come from."""
     for group, envs in groups.items():
         for method in study.methods:
             scores = normalised(study, envs, method)
             if len(scores):
-                share, low, high = performance_profile(scores)
-                row = _scored(study, group, envs, method, len(scores))
-                frames.append(pd.DataFrame({**row, "tau": TAUS, "share": share, "low": low, "high": high}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["env", "method"])
+                yield _scored(study, group, envs, method, len(scores)), scores
 
 
 def _scored(study: Study, group: str, envs: list[str], method: str, n_seeds: int) -> dict[str, Any]:
