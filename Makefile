@@ -1,4 +1,4 @@
-# Every target makes the virtual environment first, once: it is made anew only when one of the files it depends on changes.
+# Every target makes the virtual environment first, once: it is rebuilt only when one of the files it depends on changes.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -14,7 +14,7 @@ import numpy as np
 
 from sb3_span.report.load import Run, load_study
 from sb3_span.report.statistics import compare
-from sb3_span.scores.references import score_on_the_way
+from sb3_span.scores.references import area_under_curve
 
 
 def read_arguments() -> argparse.Namespace:
@@ -47,9 +47,9 @@ def main() -> None:
     for method, group in runs.items():
         means = [run.means[np.isin(run.steps, steps)] for run in group]
         finals.append(np.array([own[-1] for own in means]))
-        scores.append(np.array([score_on_the_way(given.env, own) for own in means]))
+        scores.append(np.array([area_under_curve(given.env, own) for own in means]))
         print(f"{method}: {', '.join(f'{final:,.0f}' for final in finals[-1])}")
-        for name, values, digits in [("return", finals, 0), ("score on the way", scores, 2)]:
+        for name, values, digits in [("return", finals, 0), ("AUC", scores, 2)]:
             line = f"    {name} {values[-1].mean():,.{digits}f} +- {values[-1].std(ddof=1):,.{digits}f}"
             print(line + (f", p = {compare(values[0], values[-1]).p:.2g}" if len(values) > 1 else ""))
 

@@ -33,36 +33,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--version", action="version", version=f"sb3_span {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    speed = commands.add_parser("speed", help="time SPAN against the MLP it replaces")
-    speed.add_argument("--output", type=Path, default=Path("speed"), help="folder for the CSV files and the picture")
-    _add_hyperparams(speed)
-    speed.add_argument("--rounds", type=int, default=20, help="rounds for each comparison")
-    speed.add_argument(
-        "--only", nargs="+", metavar="WHAT", help="training, predict, critics, ...; what else is in the folder stays"
-    )
-    speed.set_defaults(run=_speed)
-
-    study = commands.add_parser("study", help="many training runs: environments, methods, seeds, a grid")
-    _add_study_commands(study.add_subparsers(dest="study_command", required=True, metavar="COMMAND"))
-
-    report = commands.add_parser("report", help="write the tables, figures and page of a study")
-    report.add_argument("folder", type=Path, help="the study's folder, packed or not; the report goes into 'report' in it")
-    report.set_defaults(run=_report)
-
-    offline = commands.add_parser("offline", help="IQL on data sets of Minari: training, and the table of scores")
-    _add_offline_commands(offline.add_subparsers(dest="offline_command", required=True, metavar="COMMAND"))
-
-    budget = commands.add_parser("budget", help="list the networks that have about so many parameters")
-    budget.add_argument("--env", required=True, metavar="ID", help="the environment, such as Hopper-v5")
-    budget.add_argument("--algo", required=True, help="the algorithm, such as sac")
-    size = budget.add_mutually_exclusive_group(required=True)
-    size.add_argument("--params", type=int, help="number of trainable parameters of the whole policy")
-    size.add_argument("--net-arch", type=int, nargs="+", metavar="WIDTH", help="as many as MLPs with these hidden layers")
-    budget.set_defaults(run=_budget)
+    watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
+    _add_model(watch)
+    watch.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it")
+    watch.add_argument("--gif", type=Path, metavar="FILE", help="an animated GIF instead of a window")
+    watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
+    watch.set_defaults(run=_watch)
 
     plot = commands.add_parser("plot", help="draw what an agent has learned (loading unpickles: trusted files only)")
     _add_model(plot)
-    plot.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell; 'none' for none")
+    plot.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it; 'none' for none")
     plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; by default a PNG with the model's name")
     plot.add_argument("--network", choices=("pi", "vf", "qf"), help="whose splines; by default the actor's, pi")
     plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
@@ -76,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         nargs="?",
         help="a file that model.save wrote, or the folder of a run",
     )
-    diagnose.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
+    diagnose.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it")
     diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")
     diagnose.add_argument("--output", type=Path, help="also a picture, PNG or PDF or SVG")
     diagnose.add_argument(
@@ -94,12 +74,15 @@ def main(arguments: list[str] | None = None) -> None:
     diagnose.add_argument("--title", help="for --runs: the picture's title")
     diagnose.set_defaults(run=_diagnose)
 
-    watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
-    _add_model(watch)
-    watch.add_argument("--env", metavar="ID", help="its environment, where the file's name does not tell")
-    watch.add_argument("--gif", type=Path, metavar="FILE", help="draw into a file instead of a window")
-    watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
-    watch.set_defaults(run=_watch)
+    budget = commands.add_parser("budget", help="list the networks with a given number of parameters")
+    budget.add_argument("--env", required=True, metavar="ID", help="the environment, such as Hopper-v5")
+    budget.add_argument("--algo", required=True, help="the algorithm, such as sac")
+    size = budget.add_mutually_exclusive_group(required=True)
+    size.add_argument("--params", type=int, help="number of trainable parameters of the whole policy")
+    size.add_argument(
+        "--net-arch", type=int, nargs="+", metavar="WIDTH", help="as many parameters as MLPs with these hidden layers"
+    )
+    budget.set_defaults(run=_budget)
 
     export = commands.add_parser("export", help="write a trained policy as C for a microcontroller, or as ONNX")
     _add_model(export, nargs="?")
@@ -120,8 +103,27 @@ def main(arguments: list[str] | None = None) -> None:
     _add_hyperparams(export)
     export.set_defaults(run=_export)
 
+    study = commands.add_parser("study", help="many training runs: environments, methods, seeds, a grid")
+    _add_study_commands(study.add_subparsers(dest="study_command", required=True, metavar="COMMAND"))
+
+    report = commands.add_parser("report", help="write the tables, figures and page of a study")
+    report.add_argument("folder", type=Path, help="the study's folder, packed or not; the report goes into 'report' in it")
+    report.set_defaults(run=_report)
+
+    offline = commands.add_parser("offline", help="IQL on data sets of Minari: training, and the table of scores")
+    _add_offline_commands(offline.add_subparsers(dest="offline_command", required=True, metavar="COMMAND"))
+
     hvac = commands.add_parser("hvac", help="control simulated buildings: a data centre, an office (EnergyPlus)")
     _add_hvac_commands(hvac.add_subparsers(dest="hvac_command", required=True, metavar="COMMAND"))
+
+    speed = commands.add_parser("speed", help="measure how long SPAN takes, and the MLP it replaces")
+    speed.add_argument("--output", type=Path, default=Path("speed"), help="folder for the CSV files and the picture")
+    _add_hyperparams(speed)
+    speed.add_argument("--rounds", type=int, default=20, help="rounds for each comparison")
+    speed.add_argument(
+        "--only", nargs="+", metavar="WHAT", help="training, predict, critics, ...; other results in the folder stay"
+    )
+    speed.set_defaults(run=_speed)
 
     args = parser.parse_args(arguments)
     # For modules that register environments, as with python -m. Who only reads records imports nothing from here.
@@ -159,13 +161,13 @@ def _add_hyperparams(command: argparse.ArgumentParser, files: str = "span.yml an
 
 
 def _add_study_commands(commands: argparse._SubParsersAction) -> None:
-    run = commands.add_parser("run", help="run a study, or go on with one that was stopped")
+    run = commands.add_parser("run", help="run a study, or continue one that was stopped")
     run.add_argument("file", type=Path, help="the study's file, or the name of one of the package's, such as smoke")
     run.add_argument("--workers", type=int, default=1, help="runs at a time; as many as there are cores is a good number")
     run.set_defaults(run=_study_run)
     status = commands.add_parser("status", help="what is waiting, running, done, failed, and how long it will take")
     status.set_defaults(run=_study_status)
-    retry = commands.add_parser("retry", help="let the failed runs wait again")
+    retry = commands.add_parser("retry", help="queue the failed runs again")
     retry.set_defaults(run=_study_retry)
     gather = commands.add_parser("gather", help="bring the runs of several machines together")
     gather.add_argument("sources", type=Path, nargs="+", help="folders of the same study")
@@ -197,7 +199,7 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
-    train = commands.add_parser("train", help="train IQL on data sets, or go on with it: the paper's settings")
+    train = commands.add_parser("train", help="train IQL on data sets with the paper's settings, or continue")
     train.add_argument("--dataset", nargs="+", required=True, metavar="ID", help="such as D4RL/door/expert-v2")
     train.add_argument("--method", nargs="+", choices=("span", "mlp"), required=True, help="the networks")
     train.add_argument("--seeds", type=int, default=5, help="seeds for each data set and method")
@@ -205,7 +207,7 @@ def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
     train.add_argument("--steps", type=int, default=20_000, help="updates in a run")
     train.add_argument("--episodes", type=int, default=100, help="episodes of the evaluation at the end")
     train.add_argument("--workers", type=int, default=1, help="runs at a time")
-    train.add_argument("--download", action="store_true", help="download data sets that are not there")
+    train.add_argument("--download", action="store_true", help="download missing data sets")
     _add_hyperparams(train, "offline_span.yml and offline_mlp.yml")
     train.set_defaults(run=_offline_train)
     table = commands.add_parser("table", help="print the scores, the paper's beside them")
@@ -214,7 +216,7 @@ def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
-    train = commands.add_parser("train", help="train agents, or go on with training that was stopped or has failed")
+    train = commands.add_parser("train", help="train agents, or continue after a stop or a failure")
     train.add_argument("--method", nargs="+", choices=("span", "mlp"), default=["span", "mlp"], help="both by default")
     train.add_argument("--years", type=int, default=10, help="years to train, with a year of evaluation after each")
     train.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], metavar="SEED", help="0 to 4 by default")
@@ -229,10 +231,14 @@ def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
     evaluate.set_defaults(run=_hvac_evaluate)
     for command in (train, evaluate):
         command.add_argument(
-            "--evaluate-on", nargs="+", default=[], metavar="ID", help="other climates than that of training, each for a year"
+            "--evaluate-on",
+            nargs="+",
+            default=[],
+            metavar="ID",
+            help="climates to evaluate in, each for a year; default: that of training",
         )
-        command.add_argument("--first-day", metavar="MM-DD", help="for years that are shorter, such as 07-01")
-        command.add_argument("--last-day", metavar="MM-DD", help="the last day of these")
+        command.add_argument("--first-day", metavar="MM-DD", help="first day of a shorter year, such as 07-01")
+        command.add_argument("--last-day", metavar="MM-DD", help="its last day")
     report = commands.add_parser("report", help="temperatures, violations and power over the year, as tables and figures")
     report.add_argument("folder", type=Path, help="the folder of hvac train; the report goes into its subfolder 'report'")
     report.set_defaults(run=_hvac_report)
@@ -299,8 +305,8 @@ def _report(args: argparse.Namespace) -> None:
 def _offline_train(args: argparse.Namespace) -> None:
     if args.seeds < 1:
         raise ValueError(f"--seeds is {args.seeds}; at least 1 is needed. The paper has 5.")
-    from sb3_span.report.offline import print_offline_table
-    from sb3_span.study.offline_command import train_offline
+    from sb3_span.offline.command import train_offline
+    from sb3_span.report.data_sets import print_offline_table
 
     options = {"steps": args.steps, "n_episodes": args.episodes, "n_workers": args.workers}
     folders = {"hyperparams": args.hyperparams, "download": args.download}
@@ -310,7 +316,7 @@ def _offline_train(args: argparse.Namespace) -> None:
 
 
 def _offline_table(args: argparse.Namespace) -> None:
-    from sb3_span.report.offline import print_offline_table
+    from sb3_span.report.data_sets import print_offline_table
 
     print_offline_table(args.folder)
 

@@ -102,6 +102,19 @@ def test_rooms_do_not_import_those_above_them():
                 assert not re.search(rf"^\s*(from|import) sb3_span\.{other}\b", file.read_text(), re.MULTILINE), (file, other)
 
 
+def test_offline_learning_has_one_room():
+    """Everybody else does without d3rlpy and Minari, and asks for the room only when there is something to do in it."""
+    package = ROOT / "sb3_span"
+    doors = set()
+    for file in package.rglob("*.py"):
+        name, text = str(file.relative_to(package)), file.read_text()
+        if not name.startswith("offline/"):
+            assert not re.search(r"^\s*(from|import) (d3rlpy|minari|gymnasium_robotics)\b", text, re.MULTILINE), name
+            assert not re.search(r"^(from|import) sb3_span\.offline\b", text, re.MULTILINE), name
+            doors |= {name} if re.search(r"^\s+from sb3_span\.offline\b", text, re.MULTILINE) else set()
+    assert doors == {"cli.py", "study/run.py", "speed/command.py"}
+
+
 def test_nn_imports_torch_only():
     script = "import sys, torch; before = set(sys.modules); sys.modules['sb3_span'] = type(sys)('sb3_span'); "
     script += f"sys.modules['sb3_span'].__path__ = [{str(ROOT / 'sb3_span')!r}]; import sb3_span.nn.budget; "

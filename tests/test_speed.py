@@ -35,7 +35,7 @@ def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(studies, "N_EPISODES", 2)
     names = ["critics", "growth", "machine", "memory", "predict", "training", "vectorised", "studies", "evaluation"]
     if importlib.util.find_spec("d3rlpy") is not None:
-        from sb3_span.speed import offline
+        from sb3_span.offline import benchmark as offline
 
         monkeypatch.setattr(offline, "ENVIRONMENTS", ("AdroitHandDoor-v1",))
         monkeypatch.setattr(offline, "N_EPISODES", 2)

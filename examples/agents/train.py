@@ -1,5 +1,5 @@
 """
-Train the agents in this folder anew, and print the rows of its README's table.
+Retrain the agents in this folder, and print the rows of its README's table.
 
     python examples/agents/train.py                                    # all of them
     python examples/agents/train.py CartPole-v1 --output other/folder  # one, somewhere else

@@ -28,7 +28,7 @@ class WithNativeCode(BaseAlgorithm):
     Mixed into an algorithm of SB3, in front of it: its update, its exploration and ``predict``, in C.
 
     That works on a plan, which has the addresses of the agent's tensors. It is made when ``learn`` starts, or with the first
-    update, and made anew when something has changed, which is looked for whenever user code may have run. Who replaces methods
+    update, and rebuilt when something has changed, which is looked for whenever user code may have run. Who replaces methods
     of a policy at run time takes SB3's class.
     """
 

@@ -134,7 +134,7 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
             next_obs, reward = env.get_original_obs(), env.get_original_reward()
         after = buffer.next_observations[buffer.pos]
         after[:] = next_obs
-        for i in dones.nonzero()[0]:  # the environment has begun anew
+        for i in dones.nonzero()[0]:  # the environment has started over
             if infos[i].get("terminal_observation") is not None:
                 after[i] = infos[i]["terminal_observation"]
                 if env is not None:

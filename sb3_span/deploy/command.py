@@ -49,7 +49,7 @@ def export_model(
         target = output / f"policy{ENDING}"
         save_shared(trained.policy, target, trained.vecnormalize, None if known is None else env_name(known))
         load_shared(target)
-        seen = describe(trained.vecnormalize_file)
+        seen = describe(file, trained.vecnormalize_file)
         print(f"{type(trained.policy).__name__}, {seen}, to be loaded without unpickling.\nWritten: {target}")
         return
     if known is None:
@@ -71,5 +71,5 @@ def export_model(
         verification = export(None)
     files = [f"{name}.h", f"{name}.c"] if form == "c" else ["policy.onnx"]
     written = ", ".join(str(output / file) for file in files)
-    seen = describe(trained.vecnormalize_file)
+    seen = describe(file, trained.vecnormalize_file)
     print(f"{type(trained.policy).__name__}, {seen}: {verification}.\nWritten: {written}")

@@ -22,7 +22,7 @@ from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.inspection.environments import make_envs
 from sb3_span.policies.optimizers import optimizers_of
-from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
+from sb3_span.saved import env_name, env_needed, find_agent, find_vecnormalize, load_agent, load_statistics
 
 STEPS = 2048  # that a saved agent, which comes without its replay buffer, collects
 SEED = 2000  # no agent was trained with it
@@ -62,9 +62,7 @@ def diagnose_agent(
     if n_episodes < 1:
         raise ValueError(f"--episodes is {n_episodes}; it must be at least 1. Try 5.")
     path = find_agent(name)
-    env = env_id or env_of(path)
-    if env is None:
-        raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
+    env = env_needed(path, env_id)
     model, normalization = load_agent(path), find_vecnormalize(path, vecnormalize)
     if not isinstance(model, BaseAlgorithm):
         raise ValueError(
@@ -92,7 +90,7 @@ def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None 
     :param model: The agent
     :param env: Its environment
     :param vecnormalize: VecNormalize's file, if it was trained with one
-    :param n_steps: How many transitions; PPO and its kin take one rollout
+    :param n_steps: How many transitions; PPO and similar algorithms take one rollout
     :return: The agent, with transitions in its buffer. Its learning rate is the one that training began with: a schedule may
         have ended at 0
     """

@@ -46,7 +46,7 @@ def _without_graphs(policy: th.nn.Module) -> dict[int, Any]:
         for value in vars(distribution).values() if distribution is not None else ():
             if isinstance(value, th.Tensor):
                 known[id(value)] = value.detach().clone()
-            elif isinstance(value, th.distributions.Distribution | list):  # made anew before it is used
+            elif isinstance(value, th.distributions.Distribution | list):  # rebuilt before it is used
                 known[id(value)] = None
     return known
 

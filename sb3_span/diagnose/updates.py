@@ -122,7 +122,7 @@ def steps(model: BaseAlgorithm, batch: Transitions) -> dict[str, dict[str, Step]
     :param model: The agent, which stays as it is
     :param batch: What to learn from
     :return: By role (``critic``, ``actor``) and part. The critic's outputs are what it expects, the actor's its best actions
-        (between -1 and 1 for SAC and its kin) or, for Discrete ones, their probabilities
+        (between -1 and 1 for SAC and similar algorithms) or, for Discrete ones, their probabilities
     """
     made, before = update(model, batch), copy_agent(model)
     before.policy.set_training_mode(False)

@@ -84,7 +84,7 @@ def evaluate(
     else:
         file = find_model(path)
         statistics = find_vecnormalize(file, vecnormalize)
-        controller, seen = load_controller(file, statistics), f", {describe(statistics)}"
+        controller, seen = load_controller(file, statistics), f", {describe(file, statistics)}"
         trained_on, trained_days, is_run = env_name(env_of(file) or DEFAULT), env_options(file), find_env_id(file) is not None
     if days is None:
         days = trained_days

@@ -92,12 +92,12 @@ class BuildingEnv(gym.Env):
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._simulation is None:
-            raise ValueError("There is no year to go on with: call reset before the first step, and after the last.")
+            raise ValueError("No year is under way: call reset before the first step, and after the last.")
         set_points = self.to_set_points(action)
         try:
             observation, reward, terminated, truncated, info = self._simulation.step(set_points)
         except BaseException:
-            self.close()  # it has failed or was interrupted: there is no year to go on with
+            self.close()  # it has failed or was interrupted: no year is under way
             raise
         if truncated:
             self.close()  # a year that is over needs no EnergyPlus while it waits to be reset

@@ -26,7 +26,7 @@ def train(
     days: dict[str, Any] | None = None,
 ) -> bool:
     """
-    Train SAC agents, with an evaluation year after each training year, or go on with training that was stopped or has failed.
+    Train SAC agents, with an evaluation year after each training year, or continue after a stop or a failure.
 
     :param env_id: The building and its climate
     :param methods: Of ``span`` and ``mlp``, which are files in ``hyperparams``

@@ -143,7 +143,7 @@ def plot_file(
         figure.savefig(output, dpi=150)
     except (OSError, ValueError) as error:
         raise ValueError(f"The picture cannot be written to {output}: {error}") from error
-    print(f"Written to {output}, {describe(vecnormalize)}")
+    print(f"Written to {output}, {describe(path, vecnormalize)}")
 
 
 def _observation_names(model: BaseAlgorithm, env_id: str | None, names: Sequence[str] | None) -> list[str]:

@@ -13,7 +13,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_span.atomic_files import written_whole
 from sb3_span.inspection.environments import check_spaces, make_env, make_envs
-from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load_agent, load_statistics
+from sb3_span.saved import env_name, env_needed, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.normalization import describe
 
 SEED = 2000  # no agent was trained with it
@@ -148,9 +148,7 @@ def watch(
     if gif is not None and gif.suffix.lower() != ".gif":
         raise ValueError(f"--gif is {gif}; only GIFs are drawn. Try {gif.with_suffix('.gif')}.")
     path = find_agent(name)
-    env = env_id or env_of(path)
-    if env is None:
-        raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
+    env = env_needed(path, env_id)
     model, vecnormalize = load_agent(path), find_vecnormalize(path, vecnormalize)
     if gif is not None:
         print(f"{save_gif(model, env, gif, vecnormalize)} frames written to {gif}")
@@ -163,7 +161,7 @@ def watch(
         print("There is no screen here; --gif FILE draws without one.")
     scores = returns(model, env, episodes, vecnormalize)
     score = f"return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes"
-    print(f"{env_name(env)}: {score}, {describe(vecnormalize)}")
+    print(f"{env_name(env)}: {score}, {describe(path, vecnormalize)}")
 
 
 def _has_screen() -> bool:

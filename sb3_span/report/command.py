@@ -13,7 +13,7 @@ def write_report(folder: Path) -> Path:
     """
     Write ``report.html``, ``report.md``, ``tables`` and ``figures`` into the study's subfolder ``report``.
 
-    The same records give the same files. The two folders are made anew.
+    The same records give the same files. The two folders are replaced.
 
     :param folder: The study's folder
     :return: The page

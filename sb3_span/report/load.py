@@ -195,7 +195,7 @@ def _to_run(record: Record) -> Run:
         value = settings.get(name)
         if not isinstance(value, kind):
             what = f"has no {name}" if value is None else f"has {value!r} for {name}"
-            raise ValueError(f"run.json {what}, not {KINDS[kind]}. Restore it, or delete its folder to run it anew.")
+            raise ValueError(f"run.json {what}, not {KINDS[kind]}. Restore it, or delete its folder to run it again.")
     return Run(
         env=settings["env"],
         method=settings["method"],

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sb3_span.report.load import Run, Study
 from sb3_span.report.statistics import MIN_SEEDS, SIGNIFICANCE, TAUS, compare, iqm_interval, performance_profile, verdict
-from sb3_span.scores.references import domains, expert_scores, normalise, paper, score_on_the_way
+from sb3_span.scores.references import area_under_curve, domains, expert_scores, normalise, paper
 from sb3_span.study.paths import short_names
 
 AGGREGATE = "aggregate"
@@ -70,30 +70,24 @@ def iqm(study: Study) -> pd.DataFrame:
     together = scored_environments(study)
     if len(together) > 1:
         groups[AGGREGATE] = together
-    rows = []
-    for group, envs in groups.items():
-        for method in study.methods:
-            scores = normalised(study, envs, method)
-            if len(scores):
-                row = _scored(study, group, envs, method, len(scores))
-                rows.append(row | dict(zip(("iqm", "low", "high"), iqm_interval(scores), strict=True)))
+    names = ("iqm", "low", "high")
+    rows = [row | dict(zip(names, iqm_interval(scores), strict=True)) for row, scores in _by_method(study, groups)]
     columns = ["env", "method", "seeds", "environments", "steps", "max_steps", "iqm", "low", "high"]
     frame = pd.DataFrame(rows, columns=columns)
     frame["verdict"] = [_iqm_verdict(study, groups[row.env], frame, row) for row in frame.itertuples()]
     return frame.merge(_paper_iqm(), how="left", on=["env", "method"])
 
 
-def on_the_way(study: Study) -> pd.DataFrame:
+def areas(study: Study) -> pd.DataFrame:
     """
-    The mean score over all evaluations of each finished run, in the environments with an expert score: learning early counts,
-    and so does staying there. The first method is compared with each other by Welch's t. The aggregate is the mean over
-    environments; it is not tested.
+    The normalised area under the learning curve of each finished run, in the environments with an expert score. The first
+    method is compared with each other by Welch's t. The aggregate is the mean over environments; it is not tested.
     """
     rows: list[dict[str, Any]] = []
     for env in (env for env in study.envs if env in expert_scores()):
         first = np.empty(0)
         for method in study.methods:
-            own = np.array([score_on_the_way(env, run.means) for run in study.finished(env, method)])
+            own = np.array([area_under_curve(env, run.means) for run in study.finished(env, method)])
             if len(own):
                 row = _scored(study, env, [env], method, len(own)) | {"score": own.mean()}
                 row["std"] = own.std(ddof=1) if len(own) > 1 else np.nan
@@ -123,14 +117,19 @@ def profiles(study: Study) -> pd.DataFrame:
         if len(members) > 1:
             groups[domain] = members
     frames = []
+    for row, scores in _by_method(study, groups):
+        share, low, high = performance_profile(scores)
+        frames.append(pd.DataFrame({**row, "tau": TAUS, "share": share, "low": low, "high": high}))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["env", "method"])
+
+
+def _by_method(study: Study, groups: dict[str, list[str]]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """The normalised scores of every method in every group of environments, where it has any, and what they come from."""
     for group, envs in groups.items():
         for method in study.methods:
             scores = normalised(study, envs, method)
             if len(scores):
-                share, low, high = performance_profile(scores)
-                row = _scored(study, group, envs, method, len(scores))
-                frames.append(pd.DataFrame({**row, "tau": TAUS, "share": share, "low": low, "high": high}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["env", "method"])
+                yield _scored(study, group, envs, method, len(scores)), scores
 
 
 def _scored(study: Study, group: str, envs: list[str], method: str, n_seeds: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 
-from sb3_span.report import cost, measures, offline, scores, tables
+from sb3_span.report import cost, data_sets, measures, scores, tables
 from sb3_span.report.figures import Figures
 from sb3_span.report.formats import label, short_number, steps_range
 from sb3_span.report.load import Study
@@ -89,11 +89,11 @@ def _other_algorithms(study: Study) -> list[str]:
 
 
 def _offline(study: Study) -> Section:
-    frame = offline.scores(study)
+    frame = data_sets.scores(study)
     if frame.empty:
         return Section("Offline scores", [])
     text = "Learned from data sets, and evaluated in the environments that they were collected in."
-    return Section("Offline scores", [text], tables=[offline.table(frame)])
+    return Section("Offline scores", [text], tables=[data_sets.table(frame)])
 
 
 def _final_scores(study: Study, figures: Figures) -> Section:
@@ -134,9 +134,9 @@ def _learning(study: Study, met: pd.DataFrame) -> Section:
         *_other_budgets(study),
     ]
     shown = [tables.anytime(_beside_the_paper(study, measures.anytime(study)))]
-    on_the_way = scores.on_the_way(study)
-    if len(on_the_way):
-        shown.insert(0, tables.on_the_way(on_the_way, study.methods[0]))
+    areas = scores.areas(study)
+    if len(areas):
+        shown.insert(0, tables.areas(areas, study.methods[0]))
     if len(met):
         shown.insert(0, tables.sample_efficiency(_beside_the_paper(study, measures.sample_efficiency(met))))
         shown.insert(1, tables.after_arrival(measures.after_arrival(met)))

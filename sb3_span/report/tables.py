@@ -193,48 +193,47 @@ def final_returns(frame: pd.DataFrame) -> Table:
 
 
 def iqm(frame: pd.DataFrame, first: str) -> Table:
-    compared = frame["verdict"].any()
-    rows = [
-        [
-            *_about(row),
-            Cell(interval(row.iqm, row.low, row.high), interval(row.paper_iqm, row.paper_low, row.paper_high)),
-            *([Cell(row.verdict)] if compared else []),
-            Cell(str(row.seeds)),
-            Cell(steps_range(row.steps, row.max_steps)),
-        ]
-        for row in frame.itertuples()
-    ]
-    verdict = [f"{label(first)} is, against it"] if compared else []
-    columns = ["environment", "method", "IQM", *verdict, "seeds", "steps"]
+    def cell(row: Any) -> Cell:
+        return Cell(interval(row.iqm, row.low, row.high), interval(row.paper_iqm, row.paper_low, row.paper_high))
+
     note = (
         "Interquartile mean of normalised final scores, 0 for a random policy and 1 for the expert, and its 95 % interval "
         "from a bootstrap stratified by environment. The verdict needs intervals that do not overlap and at least 5 seeds of "
         "both. The aggregate counts every environment with the same number of seeds, and leaves out those with fewer than 5 "
         "where others have them."
     )
-    return Table("iqm", "Interquartile means", frame, columns, rows, note)
+    return Table("iqm", "Interquartile means", frame, *_by_method(frame, first, "IQM", cell), note)
 
 
-def on_the_way(frame: pd.DataFrame, first: str) -> Table:
-    compared = frame["verdict"].any()
-    rows = [
-        [
-            *_about(row),
-            Cell(fixed(row.score, 3) + (f" ± {row.std:.3f}" if pd.notna(row.std) else "")),
-            *([Cell(row.verdict), Cell(p_value(row.p))] if compared else []),
-            Cell(str(row.seeds)),
-            Cell(steps_range(row.steps, row.max_steps)),
-        ]
-        for row in frame.itertuples()
-    ]
-    verdict = [f"{label(first)} is, against it", "p"] if compared else []
-    columns = ["environment", "method", "mean score", *verdict, "seeds", "steps"]
+def areas(frame: pd.DataFrame, first: str) -> Table:
+    def cell(row: Any) -> Cell:
+        return Cell(fixed(row.score, 3) + (f" ± {row.std:.3f}" if pd.notna(row.std) else ""))
+
     note = (
-        "The mean of all evaluations of a run, 0 for a random policy and anything below it, 1 for the expert: learning early "
-        "counts, and so does staying there. Mean ± standard deviation over finished seeds, Welch's t-test as above; the "
-        "aggregate is the mean of the same environments as that of the interquartile means."
+        "The normalised area under the learning curve (AUC) is the mean of all evaluations of a run, 0 for a random policy "
+        "and anything below it, 1 for the expert: learning early counts, and so does staying there. Mean ± standard deviation "
+        "over finished seeds, Welch's t-test as above; the aggregate is the mean of the same environments as that of the "
+        "interquartile means."
     )
-    return Table("on_the_way", "Mean score on the way", frame, columns, rows, note)
+    return Table("auc", "Area under the learning curve", frame, *_by_method(frame, first, "AUC", cell), note)
+
+
+def _by_method(
+    frame: pd.DataFrame, first: str, heading: str, cell: Callable[[Any], Cell]
+) -> tuple[list[str], list[list[Cell]]]:
+    """
+    One score for each environment and method; a verdict, and p where there is a test, where methods are compared.
+
+    :param cell: From a row of the frame to the score
+    :return: Columns and rows
+    """
+    compared, tested = frame["verdict"].any(), "p" in frame
+    verdict = [f"{label(first)} is, against it", *(["p"] if tested else [])] if compared else []
+    rows = []
+    for row in frame.itertuples():
+        shown = [Cell(row.verdict), *([Cell(p_value(row.p))] if tested else [])] if compared else []
+        rows.append([*_about(row), cell(row), *shown, Cell(str(row.seeds)), Cell(steps_range(row.steps, row.max_steps))])
+    return ["environment", "method", heading, *verdict, "seeds", "steps"], rows
 
 
 def profiles(frame: pd.DataFrame) -> Table:

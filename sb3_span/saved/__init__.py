@@ -1,6 +1,6 @@
 """Saved models: found by file, folder or name, loaded, with the statistics of their observations and their environment."""
 
-from sb3_span.saved.environments import env_name, env_of
+from sb3_span.saved.environments import env_name, env_needed, env_of
 from sb3_span.saved.find import find_agent, find_model
 from sb3_span.saved.load import Trained, load_agent, load_policy, load_trained
 from sb3_span.saved.normalization import find_vecnormalize
@@ -11,6 +11,7 @@ __all__ = [
     "SharedAgent",
     "Trained",
     "env_name",
+    "env_needed",
     "env_of",
     "find_agent",
     "find_model",

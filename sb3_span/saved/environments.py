@@ -97,6 +97,19 @@ def env_of(path: Path) -> EnvSpec | str | None:
     return dataclasses.replace(spec, kwargs={**spec.kwargs, **options})
 
 
+def env_needed(path: Path, given: str | None) -> EnvSpec | str:
+    """
+    The environment, where nothing can be done without one.
+
+    :param path: A model's file
+    :param given: The environment as the user has named it; None to look for it
+    """
+    env = given or env_of(path)
+    if env is None:
+        raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
+    return env
+
+
 def env_name(env: EnvSpec | str) -> str:
     return env.id if isinstance(env, EnvSpec) else env
 

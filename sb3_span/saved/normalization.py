@@ -85,11 +85,18 @@ def was_normalized(file: Path) -> bool | None:
     return data["_last_original_obs"] is not None
 
 
-def describe(vecnormalize: Path | None) -> str:
-    """For a sentence about what an agent did: what was made of its observations."""
-    if vecnormalize is None or not load_statistics(vecnormalize).norm_obs:
-        return "observations not normalised"
-    return f"observations normalised with {vecnormalize}"
+def describe(file: Path, vecnormalize: Path | None) -> str:
+    """
+    For a sentence about what an agent did: what was made of its observations.
+
+    :param file: The model
+    :param vecnormalize: VecNormalize's file, if one was used
+    """
+    if vecnormalize is not None and load_statistics(vecnormalize).norm_obs:
+        return f"observations normalised with {vecnormalize}"
+    known = vecnormalize is not None or is_shared(file) or (file.parent / STUDY_RUN).is_file()
+    unsaid = not known and was_normalized(file) is None
+    return "observations not normalised" + (" (the file does not say whether they were in training)" if unsaid else "")
 
 
 def _has_statistics(path: Path) -> bool:

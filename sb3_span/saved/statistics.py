@@ -161,7 +161,7 @@ def _from_pickled(state: dict[str, Any]) -> VecNormalize:
         return found
 
     own = {name: state.get(name) for name in OPTIONS}
-    # Made anew: the space in the file has a random generator that was not read.
+    # Rebuilt: the space in the file has a random generator that was not read.
     own |= {"observation_space": space_from_data(space_to_data(state["observation_space"])), "ret_rms": part(state["ret_rms"])}
     if own["norm_obs"]:
         found = state["obs_rms"]

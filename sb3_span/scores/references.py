@@ -60,9 +60,10 @@ def normalise(env: str, scores: np.ndarray) -> np.ndarray:
     return (scores - low) / (high - low)
 
 
-def score_on_the_way(env: str, means: np.ndarray) -> float:
+def area_under_curve(env: str, means: np.ndarray) -> float:
     """
-    How well a run did while it learned: the mean of all its evaluations. Learning early counts, and so does staying there.
+    The normalised area under the learning curve: the mean of all evaluations of a run. Learning early counts, and so does
+    staying there.
 
     :param means: Mean return of each evaluation
     :return: On a scale where a random policy has 0 and the expert 1, where both are known. An evaluation that is worse than

@@ -83,7 +83,7 @@ def _measure(hyperparams: Path, rounds: int, only: Sequence[str], console: Conso
     chosen = [name for name in measurements if name in only]
     results.update({name: measurements[name]() for name in track(chosen, "networks", console=console)})
     if "offline" in only:
-        from sb3_span.speed import offline
+        from sb3_span.offline import benchmark as offline
 
         ids = track(offline.ENVIRONMENTS, "offline", console=console)
         results["offline"] = [offline.time_updates(hyperparams, env_id, rounds) for env_id in ids]

@@ -240,7 +240,7 @@ def _load_whole(model: OffPolicyAlgorithm, folder: Path, trust: bool) -> None:
         if not trust:
             raise NotTrusted(
                 f"{folder / PICKLED_REPLAY} is a pickle, and reading one can run any code. If you trust it, because you have "
-                "trained the run, go on with --trust; else delete the checkpoint to start this run over."
+                "trained the run, continue with --trust; else delete the checkpoint to start this run over."
             )
         model.load_replay_buffer(folder / PICKLED_REPLAY)
         return
@@ -252,7 +252,7 @@ def _load_whole(model: OffPolicyAlgorithm, folder: Path, trust: bool) -> None:
         buffer.pos, buffer.full = int(saved["pos"]), bool(saved["full"])
     if isinstance(buffer, HerReplayBuffer):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the last episode, which is begun anew, ends here
+            warnings.simplefilter("ignore")  # that the last episode, which starts over, ends here
             buffer.truncate_last_trajectory()
 
 

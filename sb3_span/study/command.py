@@ -31,7 +31,7 @@ STORAGE_FILE = "storage.txt"  # where the queue is, if it is not in the folder
 
 def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, trust: bool = False, **timing: int) -> bool:
     """
-    Run a study, or go on with it.
+    Run a study, or continue one.
 
     :param file: The study's file
     :param folder: Folder for the records, and for the database when none is given
@@ -94,18 +94,18 @@ def show_status(folder: Path, storage: str | None) -> bool:
 
 
 def retry(folder: Path, storage: str | None) -> None:
-    """Let the failed runs wait again."""
+    """Queue the failed runs again."""
     plan, again = open_study(folder), []
     if storage is not None or _has_queue(folder):
         with _answering(), Queue(plan, storage or _sqlite(folder)) as queue:
             again = queue.retry()
-    print(f"{len(again)} failed runs wait again." + (" Start the study to run them." if again else ""))
+    print(f"{len(again)} failed runs are queued again." + (" Start the study to run them." if again else ""))
 
 
 def check_not_packed(folder: Path) -> None:
     if is_packed(folder):
         raise ValueError(
-            f"{folder} is packed: it has the records of its runs in {PACKED}, for reports, and nothing to go on from. Give "
+            f"{folder} is packed: it has the records of its runs in {PACKED}, for reports, and nothing to continue. Give "
             "another folder."
         )
 
@@ -172,7 +172,7 @@ def _sqlite(folder: Path) -> str:
     if elsewhere.is_file():
         raise ValueError(
             f"The queue of this study is in {elsewhere.read_text().strip()}: give that with --storage, or delete {elsewhere} "
-            "to go on without it."
+            "to continue without it."
         )
     return sqlite_url(folder / DATABASE)
 

@@ -23,8 +23,8 @@ SETTINGS, EVALUATIONS, MODEL, ERROR = "run.json", "evaluations.csv", "model.zip"
 OFFLINE_MODEL = "model.d3"
 EVAL_SECONDS = "eval_seconds"
 WHAT_TO_DO = (
-    "Restore it, or delete it: the run then goes on from its checkpoint, which has the evaluations, or, without one, "
-    "starts anew."
+    "Restore it, or delete it: the run then continues from its checkpoint, which has the evaluations, or, without one, "
+    "starts over."
 )
 
 
@@ -99,7 +99,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         return parse_settings(path.read_text())
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(
-            f"{path} is not a run's settings ({error!r}). Restore it, or delete its folder to run it anew."
+            f"{path} is not a run's settings ({error!r}). Restore it, or delete its folder to run it again."
         ) from error
 
 

@@ -119,7 +119,7 @@ def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bo
 def _training_class(run: Run) -> type[Training]:
     if run.algo not in OFFLINE_ALGORITHMS:
         return ZooTraining
-    from sb3_span.study.offline_run import OfflineTraining  # d3rlpy need not be installed
+    from sb3_span.offline.training import OfflineTraining  # d3rlpy need not be installed
 
     return OfflineTraining
 

@@ -18,7 +18,7 @@ LINES = {
     "failed": "[red]failed[/]   {key}  {why}",
     "died": "[yellow]died[/]     {key}  {why}; it goes on from its checkpoint",
     "lost": "[yellow]lost[/]     {key}  {why}",
-    "stopped": "[yellow]stopped[/]  {key}  saved, goes on with the same command",
+    "stopped": "[yellow]stopped[/]  {key}  saved; the same command continues it",
 }
 # Counting reads every record of the study.
 SECONDS_BETWEEN_COUNTS = 20.0

@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sb3_span.atomic_files import write_text
-from sb3_span.scores.references import expert_scores, known_environments, score_on_the_way
+from sb3_span.scores.references import area_under_curve, expert_scores, known_environments
 from sb3_span.study.options import check_options
 from sb3_span.study.paths import differences, get_option, replace_options
 from sb3_span.study.plan import Plan, read_plan
@@ -43,7 +43,7 @@ SECONDS_BETWEEN_LOOKS = 2.0
 
 def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> None:
     """
-    Search, or go on with it, and write what was found: ``trials.csv`` and ``best.yml``.
+    Search, or continue, and write what was found: ``trials.csv`` and ``best.yml``.
 
     :param file: A study's file with the key ``search``: for each method its options, and what each may be
     :param folder: Folder for the records and the database
@@ -60,7 +60,7 @@ def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> 
     _check_options(plan)
     _remember(plan, folder)
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # why a trial has failed is printed below, in a line
-    storage = open_storage(sqlite_url(folder / "search.db"), "restore it, or give another --folder to search anew")
+    storage = open_storage(sqlite_url(folder / "search.db"), "restore it, or give another --folder to start over")
     console = Console()
     studies = {method: _open(plan, method, storage) for method in plan.search}
     try:
@@ -184,7 +184,7 @@ class _Objective:
                 record = train(of_trial, self._folder / "runs" / of_trial.key, trust=self._trust)
             except Exception as error:
                 raise RuntimeError(f"{of_trial.key}: {error!r}") from error
-            scores.append(score_on_the_way(run.env, record.returns.mean(axis=1)))
+            scores.append(area_under_curve(run.env, record.returns.mean(axis=1)))
             if not math.isfinite(scores[-1]):
                 raise ValueError(f"{of_trial.key} has returns that are not finite")
             trial.report(float(np.mean(scores)), len(scores))

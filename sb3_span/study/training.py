@@ -143,7 +143,7 @@ class Training(ABC):
         if "evaluations" not in state and len(self._due()) > 1:  # of an older version of this package
             raise ValueError(
                 f"{self.folder / EVALUATIONS} lacks the evaluation at step {self._due()[0]}, and the run's checkpoint, of a "
-                "later step, does not have it either. Restore the file, or delete the run's folder to start it anew."
+                "later step, does not have it either. Restore the file, or delete the run's folder to start it over."
             )
         if self._evaluations and len(self._evaluations) != len(recorded):
             write_evaluations(self.folder, self._evaluations)

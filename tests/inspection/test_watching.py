@@ -25,7 +25,7 @@ from sb3_span.shipped import AGENTS
 
 @pytest.fixture
 def model(tmp_path):
-    model = PPO("SPANPolicy", "CartPole-v1", seed=0, device="cpu")
+    model = PPO("SPANPolicy", "CartPole-v1", n_steps=64, seed=0, device="cpu").learn(64)
     model.save(tmp_path / "model.zip")
     return model
 

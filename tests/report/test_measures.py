@@ -163,7 +163,7 @@ def test_methods_with_different_budgets_are_not_compared(tmp_path):
         for method, score in (("span", -100), ("mlp", -400)):
             write_run(tmp_path, "Acrobot-v1", method, seed, [score + seed] * 10)
     study = load_study(tmp_path)
-    tables = [scores.final_returns(study).rename(columns={"other": "method"}), scores.iqm(study), scores.on_the_way(study)]
+    tables = [scores.final_returns(study).rename(columns={"other": "method"}), scores.iqm(study), scores.areas(study)]
     for frame in tables:
         assert pick(frame, env="CartPole-v1", method="mlp").verdict == "different budgets"
         assert pick(frame, env="Acrobot-v1", method="mlp").verdict == "better"
@@ -184,8 +184,8 @@ def test_interquartile_means(study):
     assert (total.seeds, total.environments, total.paper_iqm) == (6, 2, 1.014)
 
 
-def test_scores_on_the_way(study, folder):
-    frame = scores.on_the_way(study)
+def test_areas_under_the_learning_curve(study, folder):
+    frame = scores.areas(study)
     # SPAN's seed s is at 20, which is below random, in s of ten evaluations.
     span, mlp = (pick(frame, env="CartPole-v1", method=method) for method in ("span", "mlp"))
     assert (span.score, span["std"]) == (pytest.approx(0.75), pytest.approx(np.std([1, 0.9, 0.8, 0.7, 0.6, 0.5], ddof=1)))
@@ -196,7 +196,7 @@ def test_scores_on_the_way(study, folder):
     assert total.score == pytest.approx((0.75 + pick(frame, env="Acrobot-v1", method="span").score) / 2)
     # A method that the first cannot be compared with yet is shown all the same.
     write_run(folder, "LunarLander-v3", "mlp", 0, [200.0] * 10)
-    alone = pick(scores.on_the_way(load_study(folder)), env="LunarLander-v3")
+    alone = pick(scores.areas(load_study(folder)), env="LunarLander-v3")
     assert (alone.method, alone.verdict) == ("mlp", "") and math.isnan(alone.p)
 
 

@@ -23,7 +23,7 @@ TABLES = [
     "final_returns",
     "iqm",
     "minutes",
-    "on_the_way",
+    "auc",
     "overview",
     "profiles",
     "sample_efficiency",

@@ -124,3 +124,15 @@ def test_watch_gives_the_normalised_return(tmp_path, capsys, monkeypatch):
     main(["watch", "vn2.zip", "--env", "CartPole-v1", "--episodes", "5", "--vecnormalize", "none"])
     without = capsys.readouterr().out
     assert score not in without and "observations not normalised" in without
+
+
+def test_what_a_file_does_not_tell_is_said(tmp_path, capsys, monkeypatch):
+    """Files of SB3's off-policy algorithms: normalised or not, they look the same."""
+    monkeypatch.chdir(tmp_path)
+    trained(stable_baselines3.SAC).save("Pendulum-v1.zip")
+    main(["watch", "Pendulum-v1.zip", "--episodes", "1"])
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.endswith("observations not normalised (the file does not say whether they were in training)")
+    trained(sb3_span.SAC, normalized=False).save("Pendulum-v1.zip")
+    main(["watch", "Pendulum-v1.zip", "--episodes", "1"])
+    assert capsys.readouterr().out.splitlines()[-1].endswith("over 1 episodes, observations not normalised")

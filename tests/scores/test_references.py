@@ -7,12 +7,12 @@ import pytest
 from sb3_span.scores.random_scores import measure
 from sb3_span.scores.references import (
     RANDOM_SCORES,
+    area_under_curve,
     domains,
     expert_scores,
     known_environments,
     normalise,
     random_scores,
-    score_on_the_way,
 )
 
 
@@ -34,11 +34,11 @@ def test_normalised_scores():
     assert normalise("Acrobot-v1", np.array([-83.0]))[0] == pytest.approx(1.043, abs=0.001)
 
 
-def test_score_on_the_way():
-    assert score_on_the_way("CartPole-v1", np.full(4, 500.0)) == pytest.approx(1.0)
+def test_area_under_curve():
+    assert area_under_curve("CartPole-v1", np.full(4, 500.0)) == pytest.approx(1.0)
     # Learning early counts.
     early, late = np.array([100.0, 500.0, 500.0]), np.array([100.0, 100.0, 500.0])
-    assert score_on_the_way("CartPole-v1", early) > score_on_the_way("CartPole-v1", late)
+    assert area_under_curve("CartPole-v1", early) > area_under_curve("CartPole-v1", late)
     # Far worse than random is no worse than random.
-    assert score_on_the_way("LunarLander-v3", np.array([-5000.0, -100.0])) > 0.0
-    assert score_on_the_way("Pendulum-v1", np.array([-900.0, -100.0])) == -500.0
+    assert area_under_curve("LunarLander-v3", np.array([-5000.0, -100.0])) > 0.0
+    assert area_under_curve("Pendulum-v1", np.array([-900.0, -100.0])) == -500.0

@@ -138,7 +138,7 @@ def test_hindsight(tmp_path, copy_info_dict):
     checkpoints = Checkpoints(tmp_path)
     model = make_sac(Foreign, learning_starts=200, **options).learn(150, SaveAt(checkpoints, [100, 150]))
     if copy_info_dict:
-        with pytest.raises(ValueError, match=r"replay_buffer.pkl is a pickle.*go on with --trust"):
+        with pytest.raises(ValueError, match=r"replay_buffer.pkl is a pickle.*continue with --trust"):
             load(checkpoints, make_sac(Foreign, **options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SB3's, that the last episode ends here

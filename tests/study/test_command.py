@@ -135,7 +135,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(start, tmp_path, capsys, ctrl
     saboteur = in_the_middle(folder, run, ctrl_c)
     assert not start(run)
     saboteur.join()
-    assert "saved, goes on with the same command" in capsys.readouterr().out
+    assert "saved; the same command continues it" in capsys.readouterr().out
     assert list((folder / "runs" / run.key).glob("checkpoint-*")) and not (folder / "runs" / run.key / "owner.json").exists()
     assert start()
     assert_complete(folder, run)
@@ -195,7 +195,7 @@ def test_damaged_runs_fail_by_name_and_the_rest_goes_on(start, tmp_path, capsys)
     shutil.rmtree(folder / "runs" / half.key)
     shutil.rmtree(agent.parent)
     main(["study", "retry", "--folder", str(folder)])
-    assert "2 failed runs wait again" in capsys.readouterr().out
+    assert "2 failed runs are queued again" in capsys.readouterr().out
     assert start()
     assert_complete(folder, half, truncated, healthy)
 

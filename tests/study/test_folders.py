@@ -43,7 +43,7 @@ def test_looking_at_records_leaves_no_database(tmp_path, capsys):
     train(run, tmp_path / "runs" / run.key)
     main(["study", "status", "--folder", str(tmp_path)])
     main(["study", "retry", "--folder", str(tmp_path)])
-    assert "0 failed runs wait again" in capsys.readouterr().out
+    assert "0 failed runs are queued again" in capsys.readouterr().out
     assert not (tmp_path / "study.db").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sb3_span.cli import main
-from sb3_span.scores.references import score_on_the_way
+from sb3_span.scores.references import area_under_curve
 from sb3_span.study import search
 from sb3_span.study.plan import read_plan
 from sb3_span.study.queue import sqlite_url
@@ -65,7 +65,7 @@ def test_trials_of_each_method(tmp_path, capsys):
     assert records[0].settings["hyperparams"]["learning_rate"] == float(found[2]["learning_rate"])
     assert str(records[0].settings["hyperparams"]["policy_kwargs"]["span_arch"]["nmodes"]) == found[2]["span_arch.nmodes"]
     assert float(found[2]["score"]) == pytest.approx(
-        np.mean([score_on_the_way("CartPole-v1", record.returns.mean(axis=1)) for record in records]), abs=1e-4
+        np.mean([area_under_curve("CartPole-v1", record.returns.mean(axis=1)) for record in records]), abs=1e-4
     )
 
 

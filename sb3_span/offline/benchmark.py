@@ -1,4 +1,4 @@
-"""(f) Offline: the time of an update of IQL, and of its evaluation one by one and together."""
+"""What ``sb3-span speed`` measures offline: the time of an update of IQL, and of its evaluation one by one and together."""
 
 from functools import partial
 from pathlib import Path

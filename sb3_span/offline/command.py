@@ -25,7 +25,7 @@ def train_offline(
     n_workers: int,
 ) -> bool:
     """
-    Train IQL on data sets of Minari, or go on with it. The runs are those of a study in the given folder, to which further
+    Train IQL on data sets of Minari, or continue. The runs are those of a study in the given folder, to which further
     calls may add data sets, methods and seeds.
 
     :param datasets: Ids of data sets

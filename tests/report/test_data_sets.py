@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sb3_span.cli import main
-from sb3_span.report import offline
+from sb3_span.report import data_sets
 from sb3_span.report.load import load_study
 from tests.report.studies import write_run
 
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def test_scores(folder):
-    frame = offline.scores(load_study(folder)).set_index(["env", "method"])
+    frame = data_sets.scores(load_study(folder)).set_index(["env", "method"])
     span = frame.loc[("D4RL/door/expert-v2", "span")]
     assert (span.task, span.dataset, span.seeds) == ("door", "expert", 3)
     assert span.score == pytest.approx(50) and span.score_std == pytest.approx(50)
@@ -43,7 +43,7 @@ def test_scores(folder):
 
 
 def test_table(folder):
-    table = offline.table(offline.scores(load_study(folder)))
+    table = data_sets.table(data_sets.scores(load_study(folder)))
     assert table.columns[:4] == ["task", "data set", "SPAN", "MLP"]
     (door, thing) = table.rows
     assert [cell.text for cell in door[:4]] == ["door", "D4RL/door/expert-v2", "50.0 ± 50.0", "0.0"]
@@ -55,7 +55,7 @@ def test_steps_are_those_of_all_methods(folder):
     path = write_run(folder, "mine/thing-v0", "mlp", 0, [10.0, 12.0])
     settings = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps({**settings, "algo": "iql", "evaluation_env": "Thing-v3"}))
-    table = offline.table(offline.scores(load_study(folder)))
+    table = data_sets.table(data_sets.scores(load_study(folder)))
     assert [row[table.columns.index("steps")].text for row in table.rows] == ["5k", "5k to 10k"]
 
 

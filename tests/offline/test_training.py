@@ -2,21 +2,19 @@
 
 import json
 
+import d3rlpy
 import numpy as np
 import pytest
 import yaml
 
-d3rlpy = pytest.importorskip("d3rlpy", reason="the extra 'offline' is not installed")
-
-from sb3_span.cli import main  # noqa: E402
-from sb3_span.offline import evaluate, load_minari  # noqa: E402
-from sb3_span.study import offline_run  # noqa: E402
-from sb3_span.study.plan import Run, read_plan  # noqa: E402
-from sb3_span.study.records import read_record  # noqa: E402
-from sb3_span.study.run import train  # noqa: E402
-from sb3_span.study.training import Interrupted, seed_at  # noqa: E402
-from tests.offline.datasets import write_random  # noqa: E402
-from tests.study.test_run import KillAt, Killed, StopAt  # noqa: E402
+from sb3_span.cli import main
+from sb3_span.offline import evaluate, load_minari, training
+from sb3_span.study.plan import Run, read_plan
+from sb3_span.study.records import read_record
+from sb3_span.study.run import train
+from sb3_span.study.training import Interrupted, seed_at
+from tests.offline.datasets import write_random
+from tests.study.test_run import KillAt, Killed, StopAt
 
 DATASET = "pendulum/random-v0"
 SPAN = {"batch_size": 16, "policy_kwargs": {"span_arch": {"nmodes": 2, "nelems": 3}}}
@@ -55,7 +53,7 @@ def test_the_same_seed_gives_the_same_evaluations(dataset, tmp_path):
 @pytest.mark.parametrize("ending", ["interrupted", "killed"])
 def test_a_run_goes_on_where_it_was(dataset, tmp_path, monkeypatch, ending):
     """Also between evaluations, of which there may be only one."""
-    monkeypatch.setattr(offline_run, "CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(training, "CHECKPOINT_EVERY", 10)
     run = make_run(every=60)
     with pytest.raises(Interrupted if ending == "interrupted" else Killed):
         train(run, tmp_path, StopAt(37) if ending == "interrupted" else KillAt(37))
@@ -73,7 +71,7 @@ def test_a_resumed_agent_is_the_one_that_was_saved(dataset, tmp_path):
     run = make_run(every=60)
     with pytest.raises(Interrupted):
         train(run, tmp_path, StopAt(30))
-    trained = offline_run.OfflineTraining(run, tmp_path, StopAt(0))
+    trained = training.OfflineTraining(run, tmp_path, StopAt(0))
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     fresh = trained.agent.predict(observations)
     assert trained.load()["reached"] == 0
@@ -87,7 +85,7 @@ def test_a_damaged_checkpoint(dataset, tmp_path):
     run = make_run(every=60)
     with pytest.raises(Interrupted):
         train(run, tmp_path, StopAt(30))
-    path = tmp_path / offline_run.CHECKPOINT
+    path = tmp_path / training.CHECKPOINT
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(ValueError, match=r"checkpoint-offline.pt is damaged .*delete it to start this run over"):
         train(run, tmp_path)
