@@ -11,7 +11,7 @@ from sb3_span.nn import SPAN, SPANArch
     "options, message",
     [
         (dict(modes=3), r"unknown key 'modes'; allowed are \['nmodes', 'nelems', .*Remove or rename"),
-        (dict(nmodes=0), r"span_arch\['nmodes'\] is 0; it must be an integer of at least 1. Try 10"),
+        (dict(nmodes=0), r"span_arch\['nmodes'\] is 0; it must be an integer of at least 1. Try 25"),
         (dict(nmodes=2.5), r"span_arch\['nmodes'\] is 2.5; it must be an integer"),
         (dict(nmodes=True), r"span_arch\['nmodes'\] is True; it must be an integer"),
         (dict(nmodes="10"), r"span_arch\['nmodes'\] is '10'; it must be an integer"),

@@ -13,25 +13,58 @@ def spans(model) -> list[SPAN]:
     return [module for module in model.policy.modules() if isinstance(module, SPAN)]
 
 
+def are_normed(model) -> set[bool]:
+    return {span.arch.mode_norm for span in spans(model)}
+
+
+def env_of(algo) -> str:
+    return "CartPole-v1" if algo is DQN else "Pendulum-v1"
+
+
 @pytest.mark.parametrize("algo", [SAC, TD3, PPO, DQN], ids=name)
-def test_off_unless_asked_for_and_saved_with_the_agent(algo, tmp_path):
-    env = "CartPole-v1" if algo is DQN else "Pendulum-v1"
-    assert not any(span.arch.mode_norm for span in spans(make_model(algo, env, learn=False)))
-    normed = make_model(algo, env, span_arch=dict(nmodes=3, mode_norm=True))
-    normed.save(tmp_path / "agent")
+def test_the_default_of_those_who_learn_from_their_own_values(algo):
+    def normed(**span_arch) -> set[bool]:
+        return are_normed(make_model(algo, env_of(algo), learn=False, span_arch=span_arch or None))
+
+    assert normed() == normed(nmodes=3) == {algo is not PPO}
+    assert normed(nmodes=2) == {False}  # too few for it
+    assert normed(mode_norm=True) == {True} and normed(mode_norm=False) == {False}
+
+
+@pytest.mark.parametrize("algo", [SAC, TD3, PPO, DQN], ids=name)
+@pytest.mark.parametrize("mode_norm", [True, False])
+def test_saved_with_the_agent(algo, mode_norm, tmp_path):
+    model = make_model(algo, env_of(algo), span_arch=dict(nmodes=3, mode_norm=mode_norm))
+    model.save(tmp_path / "agent")
     loaded = algo.load(tmp_path / "agent", device="cpu")
-    assert all(span.arch.mode_norm for span in spans(loaded))
-    observations = np.random.default_rng(0).normal(size=(20, *normed.observation_space.shape)).astype(np.float32)
-    actions = normed.predict(observations, deterministic=True)[0]
+    assert are_normed(loaded) == {mode_norm}
+    observations = np.random.default_rng(0).normal(size=(20, *model.observation_space.shape)).astype(np.float32)
+    actions = model.predict(observations, deterministic=True)[0]
     np.testing.assert_array_equal(loaded.predict(observations, deterministic=True)[0], actions)
 
 
+@pytest.mark.parametrize("was_normed", [True, False])
+def test_a_model_is_not_loaded_as_the_other_kind(was_normed, tmp_path):
+    """As one would be that was saved before modes were normalised by default: the parameters' shapes are the same."""
+    make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(nmodes=3, mode_norm=was_normed)).save(tmp_path / "agent")
+    other = dict(policy_kwargs=dict(span_arch=dict(nmodes=3, mode_norm=not was_normed)))
+    with pytest.raises(RuntimeError, match=rf"saved from a network with mode_norm={was_normed}.*mode_norm={was_normed}\) in policy"):
+        SAC.load(tmp_path / "agent", device="cpu", custom_objects=other)
+
+
+def test_bounded_modes_are_no_more():
+    """Saved models may name the option that normalised modes have replaced."""
+    make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=False))
+    with pytest.raises(ValueError, match="bounded=True.*Take mode_norm"):
+        make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=True))
+
+
 def test_one_role_alone():
-    model = make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(qf=dict(nmodes=3, mode_norm=True)))
+    model = make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(pi=dict(mode_norm=False), qf=dict(nmodes=3)))
     assert not model.actor.latent_pi.arch.mode_norm
     assert model.critic.qf.arch.mode_norm and model.critic_target.qf.arch.mode_norm
 
 
 def test_refuses_what_is_neither_true_nor_false():
-    with pytest.raises(ValueError, match=r"span_arch\['mode_norm'\] is 'tanh'; it must be True or False"):
-        make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(mode_norm="tanh"))
+    with pytest.raises(ValueError, match=r"span_arch\['mode_norm'\] is 'layer'; it must be True or False"):
+        make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(mode_norm="layer"))
