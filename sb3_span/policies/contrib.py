@@ -100,7 +100,7 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 10 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 5 for all parts but ``other``
     """
 
 
@@ -113,7 +113,7 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 10 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 5 for all parts but ``other``
     """
 
     def _build_mlp_extractor(self) -> None:
