@@ -64,7 +64,7 @@ def _draw_bars(axes: plt.Axes, rows: Rows, shown: list[tuple[str, str | None, st
         for row, y, ratio in zip(rows, at, ratios, strict=True):
             us = row.get(f"{name}_us")
             if us:
-                text = f" {us:,.0f} us" if prefix is None else f" {ratio:.2f}"
+                text = f" {us:,.0f} µs" if prefix is None else f" {ratio:.2f}"
                 axes.text(
                     ratio, y, text, va="center", fontsize=10, color=DARK, fontweight="bold" if color == BLUE else "normal"
                 )
@@ -74,7 +74,8 @@ def _draw_bars(axes: plt.Axes, rows: Rows, shown: list[tuple[str, str | None, st
             at = places + height * ((len(shown) - 1) / 2 - i)
             axes.barh(at, alone, 0.92 * height, color=DARK, label="the environment's share" if i == 0 else None)
     axes.set_yticks(places, [row["environment"] for row in rows], fontsize=12)
-    most = max([1.0, *(row["sbx_ratio"] for row in rows if row.get("sbx_ratio"))])
+    ratios = [row.get(f"{prefix}ratio") or 0.0 for row in rows for _, prefix, _, _ in shown if prefix is not None]
+    most = max(1.0, *ratios)
     axes.set(xlim=(0, 1.22 * most))
     axes.tick_params(axis="y", length=0)
 
