@@ -49,9 +49,10 @@ $(INSTALLED_HVAC): setup.cfg setup.py pyproject.toml constraints-hvac.txt $(wild
 	$(VENV_HVAC)/bin/python -m pip install --constraint constraints-hvac.txt --editable '.[zoo,hvac,tests]'
 	@touch $@
 
-# SPAN's speed relative to the MLP's: tables, CSV files and a picture in speed/. Nothing else should run meanwhile.
+# SPAN's speed relative to the MLP's: tables, CSV files and pictures in speed/. Nothing else should run meanwhile.
+# What docs/speed.md shows: make bench OUTPUT=results/speed
 bench: $(INSTALLED)
-	$(BIN)/sb3-span speed
+	$(BIN)/sb3-span speed $(if $(OUTPUT),--output $(OUTPUT))
 
 # The native kernel's tests with AddressSanitizer and UndefinedBehaviorSanitizer, and the kernel alone under valgrind.
 memory-checks: $(INSTALLED)

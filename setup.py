@@ -11,7 +11,19 @@ SPAN_HEADERS = [f"{SPAN}/span_{name}.h" for name in ("kernel", "kernel_forward",
 UPDATES = "sb3_span/algorithms/native"
 UPDATES_HEADERS = [
     f"{UPDATES}/{name}.h"
-    for name in ("arrays", "plans", "transitions", "statistics", "updates", "kernel_any", "functions", "networks", "adam", "sac_update", "ppo_update")
+    for name in (
+        "arrays",
+        "plans",
+        "transitions",
+        "statistics",
+        "updates",
+        "kernel_any",
+        "functions",
+        "networks",
+        "adam",
+        "sac_update",
+        "ppo_update",
+    )
 ]
 WIDTHS = ("avx512", "avx2", "baseline")
 

@@ -1,4 +1,4 @@
-"""The benchmark: measure, print, and write CSV files and a picture."""
+"""The benchmark: measure, print, and write CSV files, pictures, and the tables of the documentation."""
 
 import csv
 import importlib.util
@@ -16,6 +16,8 @@ from sb3_span.atomic_files import written_whole
 from sb3_span.provenance import machine
 from sb3_span.speed import networks, studies, training
 from sb3_span.speed.figure import draw
+from sb3_span.speed.markdown import as_markdown
+from sb3_span.speed.sbx import MISSING, is_installed
 
 MEASUREMENTS = ("training", "vectorised", "predict", "critics", "growth", "memory", "studies", "evaluation", "offline")
 
@@ -24,11 +26,11 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Seque
     """
     Time SPAN against the MLP it replaces, interleaved in this process and on one thread.
 
-    :param output: Folder for the CSV files and the picture
+    :param output: Folder for the CSV files, the pictures, and ``tables.md``, which docs/speed.md includes
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param rounds: Rounds for each comparison
-    :param only: What to measure, out of ``MEASUREMENTS``; all of it by default. The picture is drawn with what else is in the
-        folder
+    :param only: What to measure, out of ``MEASUREMENTS``; all of it by default. Pictures and tables also have what else is
+        in the folder
     """
     has_offline = importlib.util.find_spec("d3rlpy") is not None
     if only is None:
@@ -52,8 +54,10 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Seque
     for name, rows in results.items():
         _write(output / f"{name}.csv", rows)
     others = {path.stem: _read(path) for path in output.glob("*.csv")}
-    if {"training", "critics", "growth"} <= set(others):
-        draw({**others, **results}, output / "speed.png")
+    everything = {**others, **results}
+    draw(everything, output)
+    with written_whole(output / "tables.md") as temporary:
+        temporary.write_text(as_markdown(everything))
     for table in _tables(results):
         console.print(table)
     console.print(f"Written to {output}: " + ", ".join(sorted(path.name for path in output.iterdir())))
@@ -157,21 +161,23 @@ def _agent_tables(results: dict[str, list[dict[str, Any]]]) -> tuple[Table, Tabl
     where = f"{machine['processor']}, one thread, {machine['kernel']} kernel ({machine['instructions']})"
 
     def mean(prefix: str) -> str:
-        return f"{sum(row[f'{prefix}ratio'] for row in rows) / len(rows):.2f}"
+        ratios = [row[f"{prefix}ratio"] for row in rows if f"{prefix}ratio" in row]
+        return f"{sum(ratios) / len(ratios):.2f}" if ratios else ""
 
     sb3 = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) A step of training, or of predict. {where}")
     columns = ("environment alone, us", "SPAN, us", "relative to SB3, MLP", "MLP, us", "relative to SB3, MLP")
-    native = Table("", "", *columns, title="In sb3_span's PPO and SAC")
+    native = Table("", "", *columns, "SBX, MLP, us", "relative to SB3, MLP", title="In sb3_span's PPO and SAC, and in SBX's")
     for row in rows:
         _add_row(sb3, native, row, row["environment"])
     if rows:
         sb3.add_row("mean", "", "", "", mean(""))
-        native.add_row("mean", "", "", "", mean("native_"), "", mean("native_mlp_"))
+        native.add_row("mean", "", "", "", mean("native_"), "", mean("native_mlp_"), "", mean("sbx_"))
     for row in results.get("vectorised", []):
         _add_row(sb3, native, row, f"{row['environment']}, {row['environments']} at once")
     for row in results.get("predict", []):
         _add_row(sb3, native, row, f"{row['environment']}, predict {row['observations']}")
     sb3.caption = "in SB3's PPO and SAC; medians over rounds, and the quartiles of the ratios within a round"
+    native.caption = None if is_installed() else MISSING
     return sb3, native
 
 
@@ -179,7 +185,8 @@ def _add_row(sb3: Table, native: Table, row: dict[str, Any], name: str) -> None:
     sb3.add_row(name, row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
     span = (f"{row['native_span_us']:.0f}", _ratio(row, "native_"))
     alone = f"{row['env_us']:.1f}" if "env_us" in row else ""
-    native.add_row(name, row["algorithm"], alone, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"))
+    sbx = (f"{row['sbx_us']:.0f}", _ratio(row, "sbx_")) if "sbx_us" in row else ("", "")
+    native.add_row(name, row["algorithm"], alone, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"), *sbx)
 
 
 def _critics_table(rows: list[dict[str, Any]]) -> Table:

@@ -1,4 +1,4 @@
-"""The benchmark as a picture."""
+"""The benchmark as pictures."""
 
 from pathlib import Path
 from typing import Any
@@ -6,48 +6,81 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-BLUE, PALE, RED, ROSE, GREY = "#1b6ca8", "#9cc3e0", "#c8553d", "#e5b3a8", "0.55"
+BLUE, PALE, RED, ROSE, SAND, GREY, DARK = "#1b6ca8", "#9cc3e0", "#c8553d", "#e5b3a8", "#d9b44a", "0.55", "0.25"
+Rows = list[dict[str, Any]]
+# The contenders from top to bottom: their columns, how their ratio's column begins, color and name.
+CONTENDERS = (
+    ("mlp", None, RED, "SB3, MLP"),
+    ("span", "", ROSE, "SB3, SPAN"),
+    ("sbx", "sbx_", SAND, "SBX (JAX), MLP"),
+    ("native_mlp", "native_mlp_", PALE, "sb3_span, MLP"),
+    ("native_span", "native_", BLUE, "sb3_span, SPAN"),
+)
 
 
-def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
+def draw(results: dict[str, list[dict[str, Any]]], folder: Path) -> None:
     """
     :param results: The rows of each measurement
-    :param path: Where the picture goes
+    :param folder: For ``speed.png``, steps of training, and ``networks.png``, the networks alone, as far as there are rows
     """
-    figure, (training, critics, growth) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    _draw_training(training, results["training"])
-    _draw_critics(critics, [row for row in results["critics"] if row["batch"] == 128])
-    _draw_growth(growth, results["growth"])
-    for axes in (training, critics, growth):
+    if "training" in results:
+        _draw_training(results["training"], folder / "speed.png")
+    if {"critics", "growth"} <= set(results):
+        figure, (critics, growth) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        _draw_critics(critics, [row for row in results["critics"] if row["batch"] == 128])
+        _draw_growth(growth, results["growth"])
+        _save(figure, folder / "networks.png")
+
+
+def _save(figure: plt.Figure, path: Path) -> None:
+    for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
-def _draw_training(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
-    rows = rows[::-1]
-    places = np.arange(len(rows))
-    bars = (
-        ("", PALE, 0.27, "SPAN, SB3's algorithm"),
-        ("native_", BLUE, 0.0, "SPAN, sb3_span's"),
-        ("native_mlp_", ROSE, -0.27, "MLP, sb3_span's"),
-    )
-    for prefix, color, shift, label in bars:
-        middle, lower, upper = (np.array([row[f"{prefix}ratio{end}"] for row in rows]) for end in ("", "_lower", "_upper"))
-        error = dict(ecolor="0.3", capsize=2, linewidth=1)
-        axes.barh(
-            places + shift, middle, 0.27, xerr=[middle - lower, upper - middle], color=color, error_kw=error, label=label
-        )
-    alone = np.array([row["env_us"] / row["mlp_us"] for row in rows])
-    axes.barh(places, alone, 0.81, facecolor="none", edgecolor="0.2", hatch="////", linewidth=0, label="of it the environment")
-    axes.axvline(1, color=RED, linewidth=2, label="MLP, SB3's algorithm")
-    axes.set(xlim=(0, 1.25), xlabel="relative to the MLP of the same size in SB3's algorithm")
-    axes.set_yticks(places, [row["environment"] for row in rows])
-    axes.set_title("Time of a training step", pad=34)
-    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.45, 0.99))
+def _draw_training(rows: Rows, path: Path) -> None:
+    """A group of bars for each environment, one for each contender, with the environment's own share at its beginning."""
+    shown = [one for one in CONTENDERS if any(row.get(f"{one[0]}_us") for row in rows)]
+    groups = [[row for row in rows if row["algorithm"] == name] for name in ("PPO", "SAC")]
+    groups = [group for group in groups if group]
+    figure, panels = plt.subplots(1, len(groups), figsize=(6 * len(groups), 6.2), layout="constrained", squeeze=False)
+    for axes, group in zip(panels[0], groups, strict=True):
+        _draw_bars(axes, group, shown)
+        axes.set_title(group[0]["algorithm"], fontsize=14, fontweight="bold", loc="left")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=11)
+    figure.supxlabel("time of a training step, relative to SB3 with the MLP of the same size", fontsize=12)
+    _save(figure, path)
 
 
-def _draw_critics(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+def _draw_bars(axes: plt.Axes, rows: Rows, shown: list[tuple[str, str | None, str, str]]) -> None:
+    height = 0.8 / len(shown)
+    places = np.arange(len(rows))[::-1]
+    for i, (name, prefix, color, label) in enumerate(shown):
+        at = places + height * ((len(shown) - 1) / 2 - i)
+        ratios = np.array([1.0 if prefix is None else row.get(f"{prefix}ratio") or np.nan for row in rows])
+        axes.barh(at, ratios, 0.92 * height, color=color, label=label)
+        for row, y, ratio in zip(rows, at, ratios, strict=True):
+            us = row.get(f"{name}_us")
+            if us:
+                text = f" {us:,.0f} µs" if prefix is None else f" {ratio:.2f}"
+                axes.text(
+                    ratio, y, text, va="center", fontsize=10, color=DARK, fontweight="bold" if color == BLUE else "normal"
+                )
+    alone = [(row["env_us"] or 0.0) / row["mlp_us"] if "env_us" in row else 0.0 for row in rows]
+    if any(alone):
+        for i in range(len(shown)):
+            at = places + height * ((len(shown) - 1) / 2 - i)
+            axes.barh(at, alone, 0.92 * height, color=DARK, label="the environment's share" if i == 0 else None)
+    axes.set_yticks(places, [row["environment"] for row in rows], fontsize=12)
+    ratios = [row.get(f"{prefix}ratio") or 0.0 for row in rows for _, prefix, _, _ in shown if prefix is not None]
+    most = max(1.0, *ratios)
+    axes.set(xlim=(0, 1.22 * most))
+    axes.tick_params(axis="y", length=0)
+
+
+def _draw_critics(axes: plt.Axes, rows: Rows) -> None:
     rows = sorted(rows, key=lambda row: -row["ratio"])
     colors = [BLUE if "SPAN" in row["network"] else RED if row["network"] == "MLP" else GREY for row in rows]
     axes.barh([row["network"] for row in rows], [row["ratio"] for row in rows], color=colors)
@@ -57,7 +90,7 @@ def _draw_critics(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_title("Hopper's critics, batch 128,\nforward and backward")
 
 
-def _draw_growth(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+def _draw_growth(axes: plt.Axes, rows: Rows) -> None:
     for what in dict.fromkeys(row["grows"] for row in rows):
         own = [row for row in rows if row["grows"] == what]
         factor = np.array([row["value"] / own[0]["value"] for row in own])

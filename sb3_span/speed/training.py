@@ -1,4 +1,4 @@
-"""(a) Steps of training, ``predict``: SPAN and the MLP of its size, in SB3's algorithms and ours; the environment alone."""
+"""(a) Steps of training and ``predict``, SPAN and the MLP of its size, in SB3, sb3_span and SBX; the environment alone."""
 
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_span.nn import SPAN
+from sb3_span.speed.sbx import is_installed, make_sbx_agent
 from sb3_span.speed.timing import Timing, take_turns
 from sb3_span.zoo import make_agent
 
@@ -27,6 +28,8 @@ ENVIRONMENTS = (
 PREDICTING = ("CartPole-v1", "Hopper-v5")
 OBSERVATIONS = (1, 64)  # at once
 VECTORISED = ("CartPole-v1", (8, 16, 32, 64))  # environments at once
+# The contenders whose time is told relative to that of SB3's algorithm with the MLP, and how their columns begin.
+RATIOS = {"span": "", "native_span": "native_", "native_mlp": "native_mlp_", "sbx": "sbx_"}
 # Training shrinks the scales of the kernel basis, and four bumps are above zero then instead of three.
 DRIFT = 0.9
 
@@ -40,7 +43,7 @@ def drift_scales(module: th.nn.Module) -> None:
 
 def make_agents(hyperparams: Path, env_id: str, **overrides: Any) -> dict[str, BaseAlgorithm]:
     """
-    SPAN and MLP in SB3's algorithm, and both in sb3_span's.
+    SPAN and MLP in SB3's algorithm, both in sb3_span's, and the MLP in SBX's where that is installed.
 
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param env_id: The environment
@@ -53,6 +56,8 @@ def make_agents(hyperparams: Path, env_id: str, **overrides: Any) -> dict[str, B
             agent = make_agent(hyperparams / f"{method}.yml", env_id, seed=0, sb3=sb3, **overrides)
             drift_scales(agent.policy)
             agents[prefix + method] = agent
+    if is_installed():
+        agents["sbx"] = make_sbx_agent(hyperparams / "mlp.yml", env_id, **overrides)
     return agents
 
 
@@ -118,7 +123,8 @@ def time_predict(hyperparams: Path, env_id: str, rounds: int, observations: int 
 def _row(env_id: str, agents: dict[str, BaseAlgorithm], timings: dict[str, Timing]) -> dict[str, Any]:
     row: dict[str, Any] = {"environment": env_id, "algorithm": "SAC" if isinstance(agents["span"], SAC) else "PPO"}
     row.update({f"{name}_us": 1e6 * timing.median for name, timing in timings.items()})
-    for prefix, name in (("", "span"), ("native_", "native_span"), ("native_mlp_", "native_mlp")):
-        quartiles = timings[name].quartiles(timings["mlp"])
-        row.update(zip((f"{prefix}ratio_lower", f"{prefix}ratio", f"{prefix}ratio_upper"), quartiles, strict=True))
+    for name, prefix in RATIOS.items():
+        if name in timings:
+            quartiles = timings[name].quartiles(timings["mlp"])
+            row.update(zip((f"{prefix}ratio_lower", f"{prefix}ratio", f"{prefix}ratio_upper"), quartiles, strict=True))
     return row

@@ -1,10 +1,14 @@
 """Models that act as if they were trained: every parameter has moved, and actions differ from observation to observation."""
 
+import re
+
 import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3 import PPO
 
+from sb3_span.deploy import export_c
+from sb3_span.deploy.observations import TOTAL
 from sb3_span.deploy.policy import DeterministicPolicy
 from tests.policies.envs import make
 from tests.policies.models import make_model
@@ -43,3 +47,11 @@ def balance(model) -> None:
     mean = policy(tensors)[1].mean(0)
     bias = [module for module in policy.network.modules() if getattr(module, "bias", None) is not None][-1].bias
     bias -= mean.repeat(bias.numel() // len(mean)).view_as(bias)  # QR-DQN has one for each quantile
+
+
+def check(model, folder, **kwargs):
+    """Export an agent to C, which checks itself."""
+    verification = export_c(model, folder, **kwargs)
+    assert verification.observations == TOTAL
+    assert str(verification) in re.sub(r"\s+(\*\s+)?", " ", (folder / "policy.h").read_text())
+    return verification
