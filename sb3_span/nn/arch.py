@@ -34,8 +34,9 @@ class SPANArch:
     :param slope: How steep the splines are when training starts, as straight lines: one of each mode goes through zero in the
         middle with one to two times this slope, the others have random slopes of this standard deviation, divided by the
         square root of D
-    :param mode_norm: Whether the head reads the modes through layer normalisation, without parameters. A product of many splines
-        can become arbitrarily large where there is no data; a critic that is trained on its own predictions then runs away
+    :param mode_norm: Whether the head reads the modes through layer normalisation, without parameters. A product of many
+        splines can become arbitrarily large where there is no data; a critic that is trained on its own predictions then
+        runs away
     """
 
     nmodes: int = 25
@@ -67,8 +68,8 @@ class SPANArch:
             raise ValueError(f"span_arch['mode_norm'] is {self.mode_norm!r}; it must be True or False.")
         if self.mode_norm and self.nmodes < LEAST_NORMED:
             raise ValueError(
-                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say no more "
-                f"than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
+                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say no "
+                f"more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
             )
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
@@ -101,8 +102,8 @@ class SPANArch:
             )
         if options.get("bounded"):
             raise ValueError(
-                "span_arch has bounded=True: modes went through tanh, which mode_norm=True has replaced because it learns better. "
-                "Take mode_norm, and train a model that was saved with bounded=True again."
+                "span_arch has bounded=True: modes went through tanh, which mode_norm=True has replaced because it learns "
+                "better. Take mode_norm, and train a model that was saved with bounded=True again."
             )
         options = {key: value for key, value in options.items() if key != "bounded"}  # models saved with False act as before
         for key in options:

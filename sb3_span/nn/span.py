@@ -30,7 +30,8 @@ class SPAN(nn.Module):
     """
     A SPAN network: from an input to its modes or, with ``output_dim``, to a linear map of them.
 
-    ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)``, layer normalised if ``mode_norm``.
+    ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)``, layer normalised if
+    ``mode_norm``.
 
     With ``n_stack`` it is C such networks of one shape that read the same input, evaluated at once.
     Parameters have the leading axis C even when there is one network.
@@ -97,8 +98,8 @@ class SPAN(nn.Module):
             errors = args[-1]
             errors.append(
                 f"These parameters were saved from a network with mode_norm={was_normed}, and this one has "
-                f"mode_norm={self._mode_norm}. Give span_arch=dict(..., mode_norm={was_normed}) in policy_kwargs; to load a model, "
-                "custom_objects=dict(policy_kwargs=...) does that."
+                f"mode_norm={self._mode_norm}. Give span_arch=dict(..., mode_norm={was_normed}) in policy_kwargs; to load a "
+                "model, custom_objects=dict(policy_kwargs=...) does that."
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -33,7 +33,8 @@ int main(void) {
         int degree = run / 2 % 4, basis = (degree ? degree + 3 : 2) + rand() % 9;
         SpanShape s = {.stack = 1 + rand() % 3, .inputs = 1 + rand() % 21, .latent = 1 + rand() % 21};
         s.batch = run % 7 ? rand() % 40 : 300;
-        s.basis = basis, s.modes = 1 + rand() % 37, s.outputs = rand() % 4, s.degree = degree, s.mode_norm = run % 2 && s.modes > 2;
+        s.basis = basis, s.modes = 1 + rand() % 37, s.outputs = rand() % 4, s.degree = degree;
+        s.mode_norm = run % 2 && s.modes > 2;
         size_t C = s.stack, B = s.batch, I = s.inputs, D = s.latent, N = s.basis, M = s.modes, O = s.outputs;
         size_t sizes[] = {B * I, C * D * I, C * D, C * D, C * D * N * M, C * O * M, C * O};
         float *p[7], *g[7];

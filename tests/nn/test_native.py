@@ -16,8 +16,8 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import parametrize, prune
 
-from sb3_span.nn.arch import LEAST_NORMED
 from sb3_span.nn import SPAN, kernel_info
+from sb3_span.nn.arch import LEAST_NORMED
 from sb3_span.nn.native import choice
 from sb3_span.nn.native.function import KERNELS, supports
 
@@ -78,7 +78,10 @@ def assert_equals_double_precision(net, x, kernel, tolerance=None):
 @EACH_KERNEL
 def test_equals_double_precision(kernel, data):
     arch = dict(data.draw(st.sampled_from(SHAPES)))
-    arch |= dict(nmodes=max(data.draw(st.integers(1, 20)), LEAST_NORMED if "mode_norm" in arch else 1), nelems=data.draw(st.integers(2, 12)))
+    arch |= dict(
+        nmodes=max(data.draw(st.integers(1, 20)), LEAST_NORMED if "mode_norm" in arch else 1),
+        nelems=data.draw(st.integers(2, 12)),
+    )
     arch |= dict(latent_dim=data.draw(st.integers(4, 20)))
     # Not the very smallest: where a tensor holds only one sum, and that cancels, no single precision is enough.
     inputs, stack, batch = data.draw(st.integers(4, 20)), data.draw(st.integers(1, 3)), data.draw(st.integers(8, 20))
@@ -100,7 +103,9 @@ def test_equals_double_precision(kernel, data):
 def test_smallest_and_odd_sizes(arch, dim, batch, kernel):
     """Looser: the point is that every element is where it belongs."""
     for net in (SPAN(dim, arch, n_stack=1), SPAN(1, {**arch, "latent_dim": dim}, n_stack=2, output_dim=1)):
-        assert_equals_double_precision(net, th.randn(batch, net.input_dim), kernel, tolerance=1e-2 if net.arch.mode_norm else 1e-3)
+        assert_equals_double_precision(
+            net, th.randn(batch, net.input_dim), kernel, tolerance=1e-2 if net.arch.mode_norm else 1e-3
+        )
 
 
 @EACH_KERNEL

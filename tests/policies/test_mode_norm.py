@@ -48,14 +48,16 @@ def test_a_model_is_not_loaded_as_the_other_kind(was_normed, tmp_path):
     """As one would be that was saved before modes were normalised by default: the parameters' shapes are the same."""
     make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(nmodes=3, mode_norm=was_normed)).save(tmp_path / "agent")
     other = dict(policy_kwargs=dict(span_arch=dict(nmodes=3, mode_norm=not was_normed)))
-    with pytest.raises(RuntimeError, match=rf"saved from a network with mode_norm={was_normed}.*mode_norm={was_normed}\) in policy"):
+    with pytest.raises(
+        RuntimeError, match=rf"saved from a network with mode_norm={was_normed}.*mode_norm={was_normed}\) in policy"
+    ):
         SAC.load(tmp_path / "agent", device="cpu", custom_objects=other)
 
 
 def test_bounded_modes_are_no_more():
     """Saved models may name the option that normalised modes have replaced."""
     make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=False))
-    with pytest.raises(ValueError, match="bounded=True.*Take mode_norm"):
+    with pytest.raises(ValueError, match=r"bounded=True.*Take mode_norm"):
         make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=True))
 
 

@@ -1,10 +1,10 @@
 """
-What bounded modes do to SAC's critics on Walker2d-v5: the picture of docs/diagnose.md, and the numbers beside it.
+What normalised modes do to SAC's critics on Walker2d-v5: the picture of docs/diagnose.md, and the numbers beside it.
 
-    python docs/bounded.py results/diagnose
+    python docs/critics.py results/diagnose
 
-trains what is missing there: SPAN with and without bounded modes and the MLP, with tuned settings, seeds 0 to 2, 40,000 steps.
-That takes some minutes on two cores. It draws docs/images/bounded.png and prints the table.
+trains what is missing there: SPAN with and without normalised modes and the MLP, with tuned settings, seeds 0 to 2,
+40,000 steps. That takes some minutes on two cores. It draws docs/images/critics.png and prints the table.
 """
 
 import sys
@@ -27,10 +27,10 @@ from sb3_span.policies.sac import ClippedMlpPolicy
 ENV, STEPS, EVERY, SEEDS = "Walker2d-v5", 40_000, 5_000, range(3)
 SINGLE = "diagnose/interference_single"
 COMMON: dict[str, Any] = dict(batch_size=128, learning_starts=1000, tau=0.02, gradient_steps=2, device="cpu")
-SHAPE = dict(nmodes=8, nelems=6)
+SHAPE = dict(nmodes=15, nelems=3)
 METHODS: dict[str, tuple[Any, float, dict[str, Any]]] = {
-    "SPAN, bounded": (sb3_span.SPANPolicy, 1e-3, dict(span_arch=dict(SHAPE, bounded=True), max_grad_norm=1.0)),
-    "SPAN, unbounded": (sb3_span.SPANPolicy, 1e-3, dict(span_arch=dict(SHAPE, bounded=False), max_grad_norm=1.0)),
+    "SPAN, normalised": (sb3_span.SPANPolicy, 1e-3, dict(span_arch=dict(SHAPE, mode_norm=True), max_grad_norm=1.0)),
+    "SPAN, plain": (sb3_span.SPANPolicy, 1e-3, dict(span_arch=dict(SHAPE, mode_norm=False), max_grad_norm=1.0)),
     "MLP": (ClippedMlpPolicy, 2e-3, dict(net_arch=dict(pi=[23, 23], qf=[30, 30]), max_grad_norm=10.0)),
 }
 
@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
     with ProcessPoolExecutor(2) as pool:
         list(pool.map(train, [folder] * len(cases), *zip(*cases, strict=True)))
     runs = [(method, file_of(folder, method, seed)) for method, seed in cases]
-    save_figure(draw_runs(runs, f"SAC on {ENV}: what the critics expect, and what comes"), Path("docs/images/bounded.png"))
+    save_figure(draw_runs(runs, f"SAC on {ENV}: what the critics expect, and what comes"), Path("docs/images/critics.png"))
     for method in METHODS:
         last = pd.concat([pd.read_csv(file_of(folder, method, seed)).tail(1) for seed in SEEDS])
         cells = [
