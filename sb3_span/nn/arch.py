@@ -68,8 +68,8 @@ class SPANArch:
             raise ValueError(f"span_arch['mode_norm'] is {self.mode_norm!r}; it must be True or False.")
         if self.mode_norm and self.nmodes < LEAST_NORMED:
             raise ValueError(
-                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say no "
-                f"more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
+                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say "
+                f"no more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
             )
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
