@@ -42,21 +42,26 @@ def test_command(tmp_path, monkeypatch, capsys):
         names += ["offline", "offline_evaluation"]
     main(["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")])
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {f"{name}.csv" for name in names} | {"speed.png"}
+    assert written == {f"{name}.csv" for name in names} | {"speed.png", "networks.png", "tables.md"}
     with (tmp_path / "out" / "training.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["environment"] for row in rows] == ["CartPole-v1", "InvertedPendulum-v5"]
     assert all(float(row["ratio"]) > 0 for row in rows)
     assert all(float(row[f"{prefix}ratio"]) > 0 for row in rows for prefix in ("native_", "native_mlp_"))
     assert all(float(row["env_us"]) > 0 for row in rows)
-    assert "SPAN relative to MLP" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "SPAN relative to MLP" in printed
+    tables = (tmp_path / "out" / "tables.md").read_text()
+    assert "| InvertedPendulum-v5, SAC |" in tables and f"**{float(rows[1]['native_ratio']):.2f}**" in tables
+    has_sbx = importlib.util.find_spec("sbx") is not None
+    assert has_sbx == ("sbx_us" in rows[0]) == ("SBX, MLP" in tables) and has_sbx != ("SBX is not installed" in printed)
 
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "out" / "speed.png").unlink()
     arguments = ["speed", "--rounds", "2", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path / "out")]
     main([*arguments, "--only", "training", "predict"])
     changed = {path.name for path in (tmp_path / "out").iterdir() if path.read_bytes() != before[path.name]}
-    again = {"training.csv", "predict.csv", "speed.png"}
+    again = {"training.csv", "predict.csv", "speed.png", "tables.md"}
     assert again <= changed <= again | {"machine.csv"}
 
 

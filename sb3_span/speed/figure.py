@@ -1,5 +1,6 @@
 """The benchmark as pictures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def _draw_training(rows: Rows, path: Path) -> None:
     _save(figure, path)
 
 
-def _draw_bars(axes: plt.Axes, rows: Rows, shown: list[tuple[str, str | None, str, str]]) -> None:
+def _draw_bars(axes: plt.Axes, rows: Rows, shown: Sequence[tuple[str, str | None, str, str]]) -> None:
     height = 0.8 / len(shown)
     places = np.arange(len(rows))[::-1]
     for i, (name, prefix, color, label) in enumerate(shown):
@@ -74,8 +75,8 @@ def _draw_bars(axes: plt.Axes, rows: Rows, shown: list[tuple[str, str | None, st
             at = places + height * ((len(shown) - 1) / 2 - i)
             axes.barh(at, alone, 0.92 * height, color=DARK, label="the environment's share" if i == 0 else None)
     axes.set_yticks(places, [row["environment"] for row in rows], fontsize=12)
-    ratios = [row.get(f"{prefix}ratio") or 0.0 for row in rows for _, prefix, _, _ in shown if prefix is not None]
-    most = max(1.0, *ratios)
+    longest = [row.get(f"{prefix}ratio") or 0.0 for row in rows for _, prefix, _, _ in shown if prefix is not None]
+    most = max(1.0, *longest)
     axes.set(xlim=(0, 1.22 * most))
     axes.tick_params(axis="y", length=0)
 

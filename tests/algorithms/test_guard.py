@@ -10,6 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from torch import nn
 
 import sb3_span
+from sb3_span.algorithms.guard import Guard
 from tests.algorithms.twins import assert_same, make_agent, needs_native, train
 
 pytestmark = needs_native
@@ -172,3 +173,45 @@ def test_loaded_parameters_count():
         one.log_ent_coef.data[:] = other.log_ent_coef.data
         one.train(3, 8)
     assert_same(twin, agent)
+
+
+def shrink(agent):
+    for parameter in agent.policy.parameters():
+        parameter.data = 0.9 * parameter.data
+
+
+@pytest.mark.parametrize("function", ["_on_training_start", "_on_rollout_start", "_on_step", "_on_rollout_end"])
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_every_function_of_a_callback_is_watched(name, function):
+    """Parameters move elsewhere in memory, the first time that it is called and the fourth."""
+
+    def run(algorithm):
+        agent, calls = train(make_agent(algorithm), 64), []
+
+        def change(callback):
+            calls.append(None)
+            if len(calls) in (1, 4):
+                shrink(callback.model)
+            return True
+
+        functions = {"_on_step": lambda callback: True, function: change}
+        th.manual_seed(0), np.random.seed(0)
+        agent.learn(160, callback=type("Shrink", (BaseCallback,), functions)(), log_interval=None, reset_num_timesteps=False)
+        return agent
+
+    assert_same(run(getattr(stable_baselines3, name)), run(getattr(sb3_span, name)))
+
+
+class Nothing(BaseCallback):
+    def _on_step(self):
+        return True
+
+
+@pytest.mark.parametrize("callback, checks", [(None, range(1, 4)), (Nothing, range(60, 65)), ([Nothing], range(60, 65))])
+def test_an_agent_is_checked_only_where_it_can_have_changed(callback, checks, monkeypatch):
+    agent, counted = train(make_agent(sb3_span.SAC), 60), []
+    holds = Guard.holds
+    monkeypatch.setattr(Guard, "holds", lambda guard: counted.append(None) or holds(guard))
+    callback = [one() for one in callback] if isinstance(callback, list) else callback and callback()
+    agent.learn(60, callback=callback, log_interval=None, reset_num_timesteps=False)
+    assert len(counted) in checks

@@ -8,7 +8,8 @@
  *   to add than the few that are not zero, and yet less work than to look up which they are; and what is not finite spoils what it
  *   spoils in torch.
  * - Kept for the backward pass are z and its slope. It computes factors again, with the products of all factors before each one;
- *   walking back it has the product of all factors behind. No division, so zero factors are nothing special.
+ *   walking back it has the product of all factors behind. No division, so zero factors are nothing special. Who knows the loss
+ *   beforehand has both passes one after the other for each block, and nothing is computed twice (backward_through).
  * - The last block is filled up with copies of the last sample, whose outputs nobody reads and whose gradients are zero.
  */
 #include <float.h>
