@@ -94,7 +94,7 @@ def compare_runs(runs: Sequence[str], output: Path | None, title: str | None = N
     for run in runs:
         label, sign, path = run.partition("=")
         if not (label and sign and path):
-            raise ValueError(f"--runs has {run!r}; write label=file, for instance 'normalised modes=logs/normalised/progress.csv'.")
+            raise ValueError(f"--runs has {run!r}; write label=file, for instance 'plain modes=logs/plain/progress.csv'.")
         pairs.append((label, Path(path)))
     figure = draw_runs(pairs, title or "What the critics expect, and what comes")
     save_figure(figure, output or Path("runs.png"))
