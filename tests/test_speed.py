@@ -62,7 +62,7 @@ def test_command(tmp_path, monkeypatch, capsys):
     main([*arguments, "--only", "training", "predict"])
     changed = {path.name for path in (tmp_path / "out").iterdir() if path.read_bytes() != before[path.name]}
     again = {"training.csv", "predict.csv", "speed.png", "tables.md"}
-    assert again <= changed <= again | {"machine.csv"}
+    assert again <= changed <= again | {"machine.csv", "networks.png"}  # which is drawn from the same numbers as read again
 
 
 def test_errors(tmp_path):

@@ -39,8 +39,8 @@ class SPANArch:
         runs away
     """
 
-    nmodes: int = 25
-    nelems: int = 3
+    nmodes: int = 10
+    nelems: int = 8
     basis: str = "kernel"
     degree: int = 2
     latent_dim: int | None = None
@@ -51,7 +51,7 @@ class SPANArch:
     def __post_init__(self) -> None:
         _check_choice("basis", self.basis, BASES)
         _check_choice("preprocess", self.preprocess, PREPROCESSES)
-        _check_integer("nmodes", self.nmodes, 1, "Try 25.")
+        _check_integer("nmodes", self.nmodes, 1, "Try 10.")
         if self.basis == "kernel":
             _check_integer("nelems", self.nelems, 2, "Try 4 or 8, or basis='bspline', which takes 1.")
             if self.degree != 2 or not isinstance(self.degree, Integral):
@@ -98,7 +98,7 @@ class SPANArch:
         if not isinstance(options, Mapping):
             raise ValueError(
                 f"span_arch is {options!r}; it must be a dict with keys out of {allowed}, "
-                "for instance span_arch=dict(nmodes=25, nelems=3)."
+                "for instance span_arch=dict(nmodes=10, nelems=8)."
             )
         if options.get("bounded"):
             raise ValueError(

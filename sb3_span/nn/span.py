@@ -19,9 +19,6 @@ from sb3_span.nn.preprocess import DenseSigmoid, make_preprocess
 from sb3_span.nn.splines import combine, normalize
 from sb3_span.nn.stacked import StackedLinear, pick
 
-# A buffer of networks whose modes are normalised.
-NORMED = "normed"
-
 # How much steeper than ``slope`` the factors are that cross zero: at least, at most.
 CROSSING_SLOPES = (1.0, 2.0)
 
@@ -59,8 +56,6 @@ class SPAN(nn.Module):
         stack = 1 if n_stack is None else n_stack
 
         self._mode_norm = arch.mode_norm
-        if arch.mode_norm:  # says of saved parameters which of the two they were trained as: their shapes are the same
-            self.register_buffer(NORMED, th.ones(()))
         self.native = NativeSPAN(arch, input_dim, stack, output_dim) if supports(arch) else None
         self.preprocess = make_preprocess(arch, input_dim, stack)
         # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
@@ -90,18 +85,6 @@ class SPAN(nn.Module):
         slopes = th.where(crosses, arch.slope * th.empty_like(slopes).uniform_(*CROSSING_SLOPES), slopes)
         places = basis_places(arch.nelems, None if arch.basis == "kernel" else arch.degree).unsqueeze(-1)  # (N, 1)
         return (~crosses).to(slopes.dtype) + slopes * (places - 0.5)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        was_normed = prefix + NORMED in state_dict
-        if was_normed != self._mode_norm:
-            state_dict.pop(prefix + NORMED, None)
-            errors = args[-1]
-            errors.append(
-                f"These parameters were saved from a network with mode_norm={was_normed}, and this one has "
-                f"mode_norm={self._mode_norm}. Give span_arch=dict(..., mode_norm={was_normed}) in policy_kwargs; to load a "
-                "model, custom_objects=dict(policy_kwargs=...) does that."
-            )
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.arch.to_dict().items() if name != "latent_dim")

@@ -1,7 +1,7 @@
 """The parameters of a policy, and the networks that come closest to a given number of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
@@ -42,10 +42,12 @@ class PolicySizes:
 
     :param roles: The networks that ``span_arch`` or ``net_arch`` shapes, by their role (``pi``, ``vf``, ``qf``)
     :param rest: Parameters of everything else: a features extractor, an LSTM, a standard deviation
+    :param default_arch: What the policy has where ``span_arch`` leaves it out
     """
 
     roles: dict[str, Role]
     rest: int
+    default_arch: Mapping[str, Any] = field(default_factory=dict)
 
     def count_span(self, span_arch: Mapping[str, Any] | None) -> int:
         """
@@ -90,7 +92,7 @@ class PolicySizes:
         return matched[0] if len(matched) == 1 else dict(zip(self.roles, matched, strict=True))
 
     def _count_roles(self, span_arch: Mapping[str, Any] | None) -> dict[str, int]:
-        archs: dict[str, SPANArch] = split_by_role(span_arch, tuple(self.roles))
+        archs: dict[str, SPANArch] = split_by_role(span_arch, tuple(self.roles), self.default_arch)
         return {name: role.count_span(archs[name]) for name, role in self.roles.items()}
 
 
@@ -158,4 +160,5 @@ def policy_sizes(
         # A unit more in the first layer: a weight for each input, a bias, and a weight to the second layer's one unit.
         # A unit more in the second: a weight from the first layer's one unit, a bias, and a weight to each output.
         roles[role] = Role(by_first // n_networks - 2, by_second // n_networks - 2, n_networks)
-    return PolicySizes(roles, smallest - sum(role.count_mlp([1, 1]) for role in roles.values()))
+    rest = smallest - sum(role.count_mlp([1, 1]) for role in roles.values())
+    return PolicySizes(roles, rest, span_class.default_arch)  # type: ignore[attr-defined]

@@ -46,7 +46,6 @@ class SPANQRDQNPolicy(SPANOptions, QRDQNPolicy):
     """
 
     span_roles = ("qf",)
-    default_mode_norm = True
 
     def make_quantile_net(self) -> SPANQuantileNetwork:
         return self.make_network(SPANQuantileNetwork, "qf", self.net_args)

@@ -17,7 +17,6 @@ class SPANDQNPolicy(SPANOptions, DQNPolicy):
     """
 
     span_roles = ("qf",)
-    default_mode_norm = True
 
     def make_q_net(self) -> SPANQNetwork:
         return self.make_network(SPANQNetwork, "qf", self.net_args)

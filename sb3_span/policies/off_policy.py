@@ -13,7 +13,6 @@ class SPANOffPolicy(SPANOptions, GradientClipping):
     """Mixed into a policy of SB3, in front of it: one SPAN network for the actor, one stack for all critics."""
 
     span_roles = ("pi", "qf")
-    default_mode_norm = True
     actor_class: ClassVar[type[SPANNetwork]]
     critic_class: ClassVar[type[SPANCritic]] = SPANCritic
 

@@ -1,7 +1,6 @@
 """What every SPAN policy does with its options, whatever the algorithm."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from gymnasium import spaces
@@ -10,7 +9,6 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPANArch
-from sb3_span.nn.arch import LEAST_NORMED
 from sb3_span.policies.extractors import default_features_extractor_class
 from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_of, read_lr_scale, scale_learning_rates
 from sb3_span.policies.registry import ALIAS, users_of
@@ -20,20 +18,20 @@ MLP_OPTIONS = ("net_arch", "activation_fn")
 
 
 def split_by_role(
-    span_arch: Mapping[str, Any] | None, roles: tuple[str, ...], normalizes: bool = False
+    span_arch: Mapping[str, Any] | None, roles: tuple[str, ...], defaults: Mapping[str, Any] | None = None
 ) -> dict[str, SPANArch]:
     """
     Read ``span_arch``: one shape for all networks, or one for each role, as in SB3's ``net_arch``.
 
     :param span_arch: What the user passed
     :param roles: The roles that the algorithm's networks have
-    :param normalizes: Whether modes are normalised where the user does not say, and where they are enough for it
+    :param defaults: For what the user left out, where that is not ``SPANArch``'s own
     :return: The shape of each role's network
     """
     if not isinstance(span_arch, Mapping) or not any(
         key in roles or isinstance(value, Mapping | SPANArch) for key, value in span_arch.items()
     ):
-        arch = _make_arch(span_arch, normalizes)
+        arch = _make_arch(span_arch, defaults)
         return {role: arch for role in roles}
     for key in span_arch:
         if key not in roles:
@@ -44,16 +42,16 @@ def split_by_role(
     archs = {}
     for role in roles:
         try:
-            archs[role] = _make_arch(span_arch.get(role), normalizes)
+            archs[role] = _make_arch(span_arch.get(role), defaults)
         except ValueError as error:
             raise ValueError(f"In span_arch[{role!r}]: {error}") from None
     return archs
 
 
-def _make_arch(options: Any, normalizes: bool) -> SPANArch:
-    arch = SPANArch.make(options)
-    is_open = options is None or (isinstance(options, Mapping) and "mode_norm" not in options)
-    return replace(arch, mode_norm=True) if normalizes and is_open and arch.nmodes >= LEAST_NORMED else arch
+def _make_arch(options: Any, defaults: Mapping[str, Any] | None) -> SPANArch:
+    if options is None or isinstance(options, Mapping):
+        options = {**(defaults or {}), **(options or {})}
+    return SPANArch.make(options)
 
 
 # What the algorithms of one family or another ask of their policies.
@@ -68,8 +66,7 @@ class SPANOptions(BasePolicy):
 
     span_roles: ClassVar[tuple[str, ...]]
     default_lr_scale: ClassVar[float | Mapping[str, float]] = 1.0
-    # Off-policy critics learn from their own values, which run away where modes are not normalised: docs/diagnose.md
-    default_mode_norm: ClassVar[bool] = False
+    default_arch: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(
         self,
@@ -97,7 +94,7 @@ class SPANOptions(BasePolicy):
             )
         warn_of_bounds(observation_space)
         # SB3 builds the networks inside super().__init__, so this has to be there before.
-        self.archs = split_by_role(span_arch, self.span_roles, self.default_mode_norm)
+        self.archs = split_by_role(span_arch, self.span_roles, self.default_arch)
         self.lr_scale = read_lr_scale(self.default_lr_scale if lr_scale is None else lr_scale)
         if kwargs.get("features_extractor_class") is None:
             kwargs["features_extractor_class"] = default_features_extractor_class(

@@ -102,7 +102,8 @@ def test_many_dimensions():
 
 
 def test_warnings_come_with_the_picture(tmp_path, capsys, monkeypatch):
-    model = PPO("SPANPolicy", "CartPole-v1", device="cpu", seed=0)
+    options = dict(span_arch=dict(nmodes=10, nelems=8))
+    model = PPO("SPANPolicy", "CartPole-v1", device="cpu", seed=0, policy_kwargs=options)
     with th.no_grad():
         model.policy.mlp_extractor.pi_vf.scale[0, 2] = 30
         model.policy.value_net.weight[:, 4:] = 0

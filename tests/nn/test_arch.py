@@ -11,7 +11,7 @@ from sb3_span.nn import SPAN, SPANArch
     "options, message",
     [
         (dict(modes=3), r"unknown key 'modes'; allowed are \['nmodes', 'nelems', .*Remove or rename"),
-        (dict(nmodes=0), r"span_arch\['nmodes'\] is 0; it must be an integer of at least 1. Try 25"),
+        (dict(nmodes=0), r"span_arch\['nmodes'\] is 0; it must be an integer of at least 1. Try 10"),
         (dict(nmodes=2.5), r"span_arch\['nmodes'\] is 2.5; it must be an integer"),
         (dict(nmodes=True), r"span_arch\['nmodes'\] is True; it must be an integer"),
         (dict(nmodes="10"), r"span_arch\['nmodes'\] is '10'; it must be an integer"),
@@ -29,7 +29,7 @@ from sb3_span.nn import SPAN, SPANArch
         (dict(latent_dim=0), r"span_arch\['latent_dim'\] is 0; .* at least 1"),
         (dict(latent_dim=3, preprocess="minmax"), r"only the dense preprocessing can change the number of dimensions"),
         (dict(preprocess="softmax"), r"span_arch\['preprocess'\] is 'softmax'; choose one of \['dense', "),
-        ([64, 64], r"span_arch is \[64, 64\]; it must be a dict .* for instance span_arch=dict\(nmodes=25, nelems=3\)"),
+        ([64, 64], r"span_arch is \[64, 64\]; it must be a dict .* for instance span_arch=dict\(nmodes=10, nelems=8\)"),
     ],
 )
 def test_wrong_options(options, message):

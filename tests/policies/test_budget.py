@@ -80,8 +80,7 @@ def paper(request) -> tuple[str, PolicySizes, dict, dict]:
     env = Still(obs_dim, action_space)
     span, mlp = (read(method)[request.param]["policy_kwargs"] for method in ("span", "mlp"))
     sizes = policy_sizes(algorithm, env.observation_space, env.action_space)
-    shape = {name: value for name, value in span["span_arch"].items() if name != "mode_norm"}  # which takes no parameters
-    return request.param, sizes, shape, mlp["net_arch"]
+    return request.param, sizes, span["span_arch"], mlp["net_arch"]
 
 
 # The paper's networks are not of one size here: its SPAN has 22 % and 6 % fewer parameters than its MLP.

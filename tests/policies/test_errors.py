@@ -56,10 +56,16 @@ def test_wrong_shape_by_role(algo, span_arch, message):
         algo("SPANPolicy", make("vector", action_spaces(algo)[0]), policy_kwargs=dict(span_arch=span_arch))
 
 
-@pytest.mark.parametrize("span_arch", [dict(pi=SPANArch(nmodes=3)), dict(pi=dict(nmodes=3), vf=None)])
-def test_shape_by_role(span_arch):
-    archs = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=span_arch)).policy.archs
-    assert archs == dict(pi=SPANArch(nmodes=3), vf=SPANArch())
+@pytest.mark.parametrize(("pi", "elements"), [(SPANArch(nmodes=4), 8), (dict(nmodes=4), 3)])
+@pytest.mark.parametrize("vf", [dict(vf=None), {}])
+def test_shape_by_role(pi, elements, vf):
+    """What is left out is PPO's default; SAC's is that of the network alone."""
+    archs = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=dict(pi=pi, **vf))).policy.archs
+    assert archs == dict(pi=SPANArch(nmodes=4, nelems=elements), vf=SPANArch(nmodes=25, nelems=3))
+    archs = SAC(
+        "SPANPolicy", make("vector"), buffer_size=1, policy_kwargs=dict(span_arch=dict(pi=dict(nmodes=4)))
+    ).policy.archs
+    assert archs == dict(pi=SPANArch(nmodes=4), qf=SPANArch())
 
 
 def test_max_grad_norm_where_the_algorithm_has_it():

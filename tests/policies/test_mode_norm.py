@@ -21,14 +21,8 @@ def env_of(algo) -> str:
     return "CartPole-v1" if algo is DQN else "Pendulum-v1"
 
 
-@pytest.mark.parametrize("algo", [SAC, TD3, PPO, DQN], ids=name)
-def test_the_default_of_those_who_learn_from_their_own_values(algo):
-    def normed(**span_arch) -> set[bool]:
-        return are_normed(make_model(algo, env_of(algo), learn=False, span_arch=span_arch or None))
-
-    assert normed() == normed(nmodes=3) == {algo is not PPO}
-    assert normed(nmodes=2) == {False}  # too few for it
-    assert normed(mode_norm=True) == {True} and normed(mode_norm=False) == {False}
+def test_off_unless_asked_for():
+    assert are_normed(make_model(SAC, "Pendulum-v1", learn=False)) == {False}
 
 
 @pytest.mark.parametrize("algo", [SAC, TD3, PPO, DQN], ids=name)
@@ -43,17 +37,6 @@ def test_saved_with_the_agent(algo, mode_norm, tmp_path):
     np.testing.assert_array_equal(loaded.predict(observations, deterministic=True)[0], actions)
 
 
-@pytest.mark.parametrize("was_normed", [True, False])
-def test_a_model_is_not_loaded_as_the_other_kind(was_normed, tmp_path):
-    """As one would be that was saved before modes were normalised by default: the parameters' shapes are the same."""
-    make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(nmodes=3, mode_norm=was_normed)).save(tmp_path / "agent")
-    other = dict(policy_kwargs=dict(span_arch=dict(nmodes=3, mode_norm=not was_normed)))
-    with pytest.raises(
-        RuntimeError, match=rf"saved from a network with mode_norm={was_normed}.*mode_norm={was_normed}\) in policy"
-    ):
-        SAC.load(tmp_path / "agent", device="cpu", custom_objects=other)
-
-
 def test_bounded_modes_are_no_more():
     """Saved models may name the option that normalised modes have replaced."""
     make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=False))
@@ -62,7 +45,7 @@ def test_bounded_modes_are_no_more():
 
 
 def test_one_role_alone():
-    model = make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(pi=dict(mode_norm=False), qf=dict(nmodes=3)))
+    model = make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(qf=dict(nmodes=3, mode_norm=True)))
     assert not model.actor.latent_pi.arch.mode_norm
     assert model.critic.qf.arch.mode_norm and model.critic_target.qf.arch.mode_norm
 
