@@ -84,8 +84,9 @@ def test_without_an_environment():
 
 @pytest.mark.parametrize("preprocess", ["layernorm", "minmax", "none"])
 def test_other_ways_into_the_unit_cube(preprocess):
-    span_arch = dict(preprocess=preprocess, basis="bspline", nelems=2)
-    model = PPO("SPANPolicy", "CartPole-v1", n_steps=64, device="cpu", policy_kwargs=dict(span_arch=span_arch)).learn(64)
+    span_arch = dict(preprocess=preprocess, basis="bspline", nmodes=10, nelems=2)
+    kwargs = dict(n_steps=64, device="cpu", seed=0, policy_kwargs=dict(span_arch=span_arch))
+    model = PPO("SPANPolicy", "CartPole-v1", **kwargs).learn(64)
     (weights, _, _), splines = axes_of(plot(model, "CartPole-v1"))
     assert texts(weights.texts) == [f"none: preprocess='{preprocess}'"]
     assert splines[2].get_title() == "$z_{3}$: angle"
