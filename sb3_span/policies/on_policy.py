@@ -17,7 +17,7 @@ class SPANOnPolicy(SPANOptions):
     span_roles = ("pi", "vf")
     # SPAN learns best with several times the rate that these algorithms have by default, which is an MLP's: docs/training.md
     default_lr_scale = dict.fromkeys(SPAN_PARTS, 5.0)
-    # Of as many parameters as the default of the others, and better on robots: docs/evidence/experiments.md
+    # Of as many parameters as the default of the others; how it was chosen: docs/evidence/experiments.md
     default_arch = dict(nmodes=25, nelems=3)
 
     features_dim: int
