@@ -82,7 +82,7 @@ def read_span(span: Any, heads: Sequence[Any], only: int | None = None) -> Netwo
     :param only: One network of the stack
     """
     native, own = span_parameters(span, heads)
-    inputs, latent, basis, modes, outputs, degree, mode_norm = native.sizes
+    inputs, latent, basis, modes, outputs, degree, mode_norm, group = native.sizes
     shape = Shape(
         stack=len(span.coefficients) if only is None else 1,
         inputs=inputs,
@@ -93,6 +93,7 @@ def read_span(span: Any, heads: Sequence[Any], only: int | None = None) -> Netwo
         modes=modes,
         degree=degree,
         mode_norm=bool(mode_norm),
+        group=group,
     )
     return Network(shape, [Part(param, only) for param in own if param is not None] + _parts(heads))
 

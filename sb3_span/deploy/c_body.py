@@ -103,14 +103,17 @@ class Body:
 
     def _write_splines(self, layer: Splines, number: int) -> None:
         n_z, n_basis, n_modes = layer.coefficients.shape
-        to, shape = self._buffer_for(n_modes), f"{n_z} x {n_basis} x {n_modes}"
+        width = -(-n_z // layer.group) * n_modes
+        to, shape = self._buffer_for(width), f"{n_z} x {n_basis} x {n_modes}"
+        of = f"{width} products of {min(layer.group, n_z)} splines"
+        own = to if layer.group >= n_z else f"{to} + i / {layer.group} * {n_modes}"
         if layer.slope is None:
             first = f"b_spline_values({self._at}[i], {layer.degree}, {n_basis}, value)"
-            self.summary.append(f"{n_modes} products of {n_z} splines, {n_basis} B-splines of degree {layer.degree} each")
+            self.summary.append(f"{of}, {n_basis} B-splines of degree {layer.degree} each")
         else:
             slope = self.array(f"slope_{number}", layer.slope)
             first = f"bump_values({self._at}[i], {slope}[i], {n_basis}, {layer.taps}, value)"
-            self.summary.append(f"{n_modes} products of {n_z} splines, {n_basis} bumps each")
+            self.summary.append(f"{of}, {n_basis} bumps each")
         if self._int8:
             low, high = layer.coefficients.min((1, 2)), layer.coefficients.max((1, 2))
             centre, step = (low + high) / 2, np.maximum(high - low, TINY) / 254
@@ -121,15 +124,15 @@ class Body:
             table, scales = self.array(f"coefficients_{number}", layer.coefficients, shape), ""
         row = f"{table} + (i * {n_basis} + first) * {n_modes}"
         self.lines += [
-            f"for (int i = 0; i < {n_modes}; i++) {to}[i] = 1.0f;",
+            f"for (int i = 0; i < {width}; i++) {to}[i] = 1.0f;",
             f"for (int i = 0; i < {n_z}; i++) {{ /* each z: its basis functions that are not zero, and their coefficients */",
             f"    float value[{layer.taps}];",
             f"    int32_t first = {first};",
-            f"    multiply{'_int8' * self._int8}(value, {layer.taps}, {scales}{row}, {to}, {n_modes});",
+            f"    multiply{'_int8' * self._int8}(value, {layer.taps}, {scales}{row}, {own}, {n_modes});",
             "}",
         ]
         self._most_taps = max(self._most_taps, layer.taps)
-        self._at, self._width = to, n_modes
+        self._at, self._width = to, width
 
     def _write_affine(self, layer: Affine, number: int) -> None:
         to = self._here()

@@ -65,12 +65,14 @@ class Splines:
     :param degree: Degree of the B-splines; 0 for bumps
     :param slope: How much steeper each dimension's bumps are than B-splines, shape (D,); None for B-splines
     :param taps: How many basis functions can be above zero at one point
+    :param group: Number of dimensions that a mode multiplies
     """
 
     coefficients: np.ndarray
     degree: int
     slope: np.ndarray | None
     taps: int
+    group: int
 
 
 Layer = OneHot | Linear | Affine | Pointwise | LayerNorm | Splines
@@ -148,12 +150,12 @@ def _read_span(span: SPAN, index: int = 0) -> list[Layer]:
     arch = span.arch
     coefficients = _numbers(span.coefficients)[index]
     if span.scale is None:
-        splines = Splines(coefficients, arch.degree, None, arch.degree + 1)
+        splines = Splines(coefficients, arch.degree, None, arch.degree + 1, span.group_size)
     else:
         slope = _numbers(span.scale)[index] / (arch.nelems - 1)
         # A bump is above zero on an open interval of 3 / slope grid points.
         smallest = max(float(np.abs(slope).min()), 1e-6)
-        splines = Splines(coefficients, 0, slope, min(arch.nelems, math.ceil(3 / smallest)))
+        splines = Splines(coefficients, 0, slope, min(arch.nelems, math.ceil(3 / smallest)), span.group_size)
     layers = [*_read_preprocess(span.preprocess, index), splines]
     if arch.mode_norm:
         layers.append(LayerNorm(NORM_EPSILON))

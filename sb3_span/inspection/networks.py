@@ -26,7 +26,7 @@ class Network:
     :param role: ``pi``, ``vf`` or ``qf``, or ``features`` for a features extractor
     :param span: The stack
     :param index: Its place in the stack
-    :param head: The linear head's weights, shape (outputs, M); None when it is not known who reads the modes
+    :param head: The linear head's weights, shape (outputs, W); None when it is not known who reads the modes
     """
 
     role: str
@@ -56,18 +56,22 @@ class Network:
     def splines(self, z: th.Tensor) -> th.Tensor:
         """
         :param z: Points in the unit cube, shape (B, D)
-        :return: The spline of each dimension and mode, shape (B, D, M); the modes are its products over D
+        :return: The spline of each dimension and mode, shape (B, D, W), 1 where a mode's group does not have the dimension; the
+            modes are its products over D
         """
         scale = None if self.span.scale is None else pick(self.span.scale, self.index)
         values = basis_values(z.unsqueeze(0), scale, self.span.arch.nelems, self.span.arch.degree)[0]  # (B, D, N)
-        return th.einsum("bdn,dnm->bdm", values, self.span.coefficients[self.index])
+        factors = th.einsum("bdn,dnm->bdm", values, self.span.coefficients[self.index])
+        group = th.arange(factors.shape[1]) // self.span.group_size  # of each dimension
+        is_own = group[:, None] == th.arange(self.span.n_modes) // factors.shape[2]  # (D, W)
+        return th.where(is_own, factors.repeat(1, 1, self.span.n_modes // factors.shape[2]), 1.0)
 
     def strengths(self, x: th.Tensor) -> th.Tensor:
         """
         How far each mode moves the outputs: its standard deviation over a batch, times its weights in the head.
 
         :param x: What enters the network, shape (B, inputs)
-        :return: Shape (M,)
+        :return: Shape (W,)
         """
         modes = self.splines(self.latent(x)).prod(dim=1)
         if self.span.arch.mode_norm:
@@ -100,7 +104,7 @@ class Network:
         found = []
         if dead := self.dead_modes(x):
             found.append(
-                f"{len(dead)} of {self.span.arch.nmodes} modes of {self.role!r} are dead ({_list(dead)}): constant over the "
+                f"{len(dead)} of {self.span.n_modes} modes of {self.role!r} are dead ({_list(dead)}): constant over the "
                 "states seen, or not read by the head. The network has more modes than it uses."
             )
         if gaps := self.gaps():

@@ -22,7 +22,7 @@ class SPANArch:
     """
     The shape of one SPAN network: what SB3's ``net_arch`` is to an MLP.
 
-    :param nmodes: Number of modes M, the width of the latent vector that the linear head reads
+    :param nmodes: Number of modes M; with ``group_size``, those of each group
     :param nelems: Number of spline elements for each latent dimension
     :param basis: ``"kernel"``: ``nelems`` quadratic bumps with one learned width for each dimension;
         ``"bspline"``: ``nelems + degree + 2`` B-splines on fixed uniform knots
@@ -37,6 +37,9 @@ class SPANArch:
     :param mode_norm: Whether the head reads the modes through layer normalisation, without parameters. A product of many
         splines can become arbitrarily large where there is no data; a critic that is trained on its own predictions then
         runs away
+    :param group_size: Number of latent dimensions that a mode multiplies. The dimensions are split into groups of this size, the
+        last of which may be smaller, and each group has ``nmodes`` modes of its own; the linear head reads all of them.
+        None, the default, is one group of all dimensions, as in the paper
     """
 
     nmodes: int = 10
@@ -47,6 +50,7 @@ class SPANArch:
     preprocess: str = "dense"
     slope: float = 2.5
     mode_norm: bool = False
+    group_size: int | None = None
 
     def __post_init__(self) -> None:
         _check_choice("basis", self.basis, BASES)
@@ -66,7 +70,9 @@ class SPANArch:
             raise ValueError(f"span_arch['slope'] is {self.slope!r}; it must be a positive number. Leave it out for 2.5.")
         if not isinstance(self.mode_norm, bool):
             raise ValueError(f"span_arch['mode_norm'] is {self.mode_norm!r}; it must be True or False.")
-        if self.mode_norm and self.nmodes < LEAST_NORMED:
+        if self.group_size is not None:
+            _check_integer("group_size", self.group_size, 1, "Try 2, or leave it out for products over all dimensions.")
+        elif self.mode_norm and self.nmodes < LEAST_NORMED:
             raise ValueError(
                 f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say "
                 f"no more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
@@ -121,6 +127,21 @@ class SPANArch:
         if self.preprocess == "dense" and input_dim > WIDE_INPUT:
             return WIDE_LATENT_DIM
         return input_dim
+
+    def resolve_group_size(self, input_dim: int) -> int:
+        """
+        :param input_dim: Number of features that enter the network
+        :return: Number of latent dimensions of a group
+        """
+        latent_dim = self.resolve_latent_dim(input_dim)
+        return latent_dim if self.group_size is None else min(self.group_size, latent_dim)
+
+    def count_modes(self, input_dim: int) -> int:
+        """
+        :param input_dim: Number of features that enter the network
+        :return: Number of modes W of all groups, the width of the latent vector that the linear head reads
+        """
+        return -(-self.resolve_latent_dim(input_dim) // self.resolve_group_size(input_dim)) * self.nmodes
 
     @property
     def n_basis(self) -> int:

@@ -55,7 +55,8 @@ def count_span(input_dim: int, span_arch: SPANArch | Mapping[str, Any] | None, o
     preprocess = {"dense": (input_dim + 1) * latent_dim, "layernorm": 2 * input_dim, "batchnorm": 2 * input_dim}
     scales = latent_dim if arch.basis == "kernel" else 0
     coefficients = latent_dim * arch.n_basis * arch.nmodes
-    return preprocess.get(arch.preprocess, 0) + scales + coefficients + (arch.nmodes + 1) * output_dim
+    head = (arch.count_modes(input_dim) + 1) * output_dim
+    return preprocess.get(arch.preprocess, 0) + scales + coefficients + head
 
 
 def count_mlp(input_dim: int, widths: Sequence[int], output_dim: int) -> int:

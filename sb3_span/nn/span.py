@@ -2,7 +2,7 @@
 The SPAN network.
 
 Shape letters, here and everywhere in the package: C stacked networks, B batch, D latent dimensions, N basis functions,
-M modes, A actions.
+M modes of a group of dimensions, W modes of all groups (M if there is one group), A actions.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ class SPAN(nn.Module):
     """
     A SPAN network: from an input to its modes or, with ``output_dim``, to a linear map of them.
 
-    ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)``, layer normalised if
-    ``mode_norm``.
+    ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)`` over all dimensions p, or over
+    those of each group with ``group_size``; layer normalised if ``mode_norm``.
 
     With ``n_stack`` it is C such networks of one shape that read the same input, evaluated at once.
     Parameters have the leading axis C even when there is one network.
@@ -51,6 +51,8 @@ class SPAN(nn.Module):
         self._nelems, self._degree = arch.nelems, arch.degree  # numbers, which can be scripted
         self.input_dim = input_dim = _read_size("input_dim", input_dim)
         self.latent_dim = arch.resolve_latent_dim(input_dim)
+        self.group_size = arch.resolve_group_size(input_dim)
+        self.n_modes = arch.count_modes(input_dim)
         self.n_stack = n_stack = None if n_stack is None else _read_size("n_stack", n_stack)
         self.output_dim = output_dim = None if output_dim is None else _read_size("output_dim", output_dim)
         stack = 1 if n_stack is None else n_stack
@@ -65,11 +67,11 @@ class SPAN(nn.Module):
         self.register_parameter("scale", scale)  # (C, D)
         self.coefficients = nn.Parameter(self._first_coefficients(stack))  # (C, D, N, M)
         self.head: StackedLinear | None
-        self.register_module("head", None if output_dim is None else StackedLinear(arch.nmodes, output_dim, stack))
+        self.register_module("head", None if output_dim is None else StackedLinear(self.n_modes, output_dim, stack))
 
     def _first_coefficients(self, stack: int) -> th.Tensor:
         """
-        Every factor starts as a straight line, which in the middle is 0 for one dimension of each mode and 1 for all others.
+        Every factor starts as a straight line, which in the middle is 0 for one factor of each mode and 1 for the others.
 
         So modes start around zero and differ between states, as the hidden units of an MLP do; modes around 1 would all look
         alike to the head. The lines around 1 have random slopes, gentler the more there are, so that a product over many
@@ -77,11 +79,13 @@ class SPAN(nn.Module):
 
         :return: Shape (C, D, N, M)
         """
-        arch, dim = self.arch, self.latent_dim
-        slopes = th.empty(stack, dim, 1, arch.nmodes).normal_(0.0, arch.slope / dim**0.5)
-        # Each network takes the dimensions in an order of its own, and again from the first when it has more modes.
-        crossing = th.stack([th.randperm(dim) for _ in range(stack)])[:, th.arange(arch.nmodes) % dim]  # (C, M)
-        crosses = crossing[:, None, None, :] == th.arange(dim)[None, :, None, None]  # (C, D, 1, M)
+        arch, dim, size = self.arch, self.latent_dim, self.group_size
+        slopes = th.empty(stack, dim, 1, arch.nmodes).normal_(0.0, arch.slope / size**0.5)
+        # Each network takes a group's dimensions in an order of its own, and again from the first when it has more modes.
+        crossing = th.stack([th.randperm(size) for _ in range(stack)])[:, th.arange(arch.nmodes) % size]  # (C, M)
+        place = th.arange(dim) % size  # of a dimension in its group, whose own size is less than the others' if it is the last
+        sizes = (dim - th.arange(dim) + place).clamp(max=size)
+        crosses = crossing[:, None, None, :] % sizes[None, :, None, None] == place[None, :, None, None]  # (C, D, 1, M)
         slopes = th.where(crosses, arch.slope * th.empty_like(slopes).uniform_(*CROSSING_SLOPES), slopes)
         places = basis_places(arch.nelems, None if arch.basis == "kernel" else arch.degree).unsqueeze(-1)  # (N, 1)
         return (~crosses).to(slopes.dtype) + slopes * (places - 0.5)
@@ -97,7 +101,7 @@ class SPAN(nn.Module):
         """
         :param x: Features, shape (B, input_dim)
         :param only: Evaluate this network of the stack alone
-        :return: Modes or outputs: shape (C, B, M) or (C, B, output_dim) for a stack, without the leading axis for a
+        :return: Modes or outputs: shape (C, B, W) or (C, B, output_dim) for a stack, without the leading axis for a
             single network or with ``only``
         """
         if only is not None and not 0 <= only < len(self.coefficients):
@@ -116,7 +120,7 @@ class SPAN(nn.Module):
         scale = None if self.scale is None else pick(self.scale, only)
         z = self.preprocess(x, only)  # (C, B, D)
         values = basis_values(z, scale, self._nelems, self._degree)  # (C, B, D, N)
-        out = combine(values, pick(self.coefficients, only), self.latent_dim)  # (C, B, M)
+        out = combine(values, pick(self.coefficients, only), self.latent_dim, self.group_size)  # (C, B, W)
         if self._mode_norm:
             out = normalize(out)
         if self.head is not None:

@@ -6,17 +6,25 @@ import torch as th
 NORM_EPSILON = 1e-5
 
 
-def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int) -> th.Tensor:
+def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int, group_size: int) -> th.Tensor:
     """
-    The weighted sum of basis functions for each dimension, and the product of all sums.
+    The weighted sum of basis functions for each dimension, and the products of the sums of each group of dimensions.
 
     :param values: Shape (C, B, D, N), or (1, B, D, N) for all networks alike
     :param coefficients: Shape (C, D, N, M)
     :param latent_dim: D as a number, which the shapes do not hold while they are traced
-    :return: Modes, shape (C, B, M)
+    :param group_size: Number of dimensions of a group, likewise; the last group may have fewer
+    :return: Modes of one group after the other, shape (C, B, W)
     """
     values = values.expand(coefficients.shape[0], -1, -1, -1)
-    return product(th.einsum("cbdn,cdnm->cdbm", values, coefficients), latent_dim)
+    factors = th.einsum("cbdn,cdnm->cdbm", values, coefficients)
+    if group_size == latent_dim:
+        return product(factors, latent_dim)
+    modes = []
+    for first in range(0, latent_dim, group_size):
+        size = min(group_size, latent_dim - first)
+        modes.append(product(factors[:, first : first + size], size))
+    return th.cat(modes, dim=2)
 
 
 def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:

@@ -26,7 +26,7 @@ class SPANEncoder(Encoder):
     def forward(self, x: th.Tensor) -> th.Tensor:
         """
         :param x: Observations, shape (B, input_dim)
-        :return: Modes, shape (B, M)
+        :return: Modes, shape (B, W)
         """
         return self.span(x)
 
@@ -50,7 +50,7 @@ class SPANEncoderWithAction(EncoderWithAction):
         """
         :param x: Observations, shape (B, input_dim)
         :param action: Shape (B, A); discrete ones as numbers, shape (B, 1)
-        :return: Modes, shape (B, M)
+        :return: Modes, shape (B, W)
         """
         if self._n_discrete is not None:
             action = functional.one_hot(action.view(-1).long(), self._n_discrete).to(x.dtype)
@@ -73,6 +73,7 @@ class SPANEncoderFactory(EncoderFactory):
     preprocess: str = SPANArch.preprocess
     slope: float = SPANArch.slope
     mode_norm: bool = SPANArch.mode_norm
+    group_size: int | None = SPANArch.group_size
 
     def __post_init__(self) -> None:
         self._arch()

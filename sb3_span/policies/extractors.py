@@ -52,11 +52,12 @@ class SPANFeaturesExtractor(BaseFeaturesExtractor):
         normalized_image: bool = False,
     ) -> None:
         arch = SPANArch.make(span_arch)
-        super().__init__(observation_space, features_dim=arch.nmodes)
         base_class = default_features_extractor_class(observation_space, normalized_image)
         options = {} if base_class is FlattenExtractor else {"normalized_image": normalized_image}
-        self.base = base_class(observation_space, **options)
-        self.span = SPAN(self.base.features_dim, arch)
+        base = base_class(observation_space, **options)
+        super().__init__(observation_space, features_dim=arch.count_modes(base.features_dim))
+        self.base = base
+        self.span = SPAN(base.features_dim, arch)
 
     def forward(self, observations: PyTorchObs) -> th.Tensor:
         return self.span(self.base(observations))

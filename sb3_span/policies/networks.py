@@ -26,8 +26,8 @@ class SPANExtractor(nn.Module):
 
     def __init__(self, features_dim: int, pi: SPANArch, vf: SPANArch, stacked: bool) -> None:
         super().__init__()
-        self.latent_dim_pi = pi.nmodes
-        self.latent_dim_vf = vf.nmodes
+        self.latent_dim_pi = pi.count_modes(features_dim)
+        self.latent_dim_vf = vf.count_modes(features_dim)
         self.is_stack = stacked and pi == vf
         if self.is_stack:
             self.pi_vf = SPAN(features_dim, pi, n_stack=2)
@@ -38,7 +38,7 @@ class SPANExtractor(nn.Module):
     def forward(self, features: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """
         :param features: Shape (B, features_dim)
-        :return: Modes of the actor and of the critic, each of shape (B, M)
+        :return: Modes of the actor and of the critic, each of shape (B, W)
         """
         if self.is_stack:
             latent_pi, latent_vf = self.pi_vf(features).unbind()
@@ -65,7 +65,7 @@ class SPANNetwork(BasePolicy):
 
     def __init__(self, *, features_dim: int, span_arch: SPANArch | Mapping[str, Any], **kwargs: Any) -> None:
         self.arch = SPANArch.make(span_arch)
-        super().__init__(net_arch=[], features_dim=self.arch.nmodes, **kwargs)
+        super().__init__(net_arch=[], features_dim=self.arch.count_modes(features_dim), **kwargs)
         self.features_dim = features_dim
 
     def _get_constructor_parameters(self) -> dict[str, Any]:

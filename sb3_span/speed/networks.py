@@ -195,7 +195,7 @@ def scratch(batch: int) -> int:
     """Bytes that the native kernel allocates for the critics' backward pass, its largest."""
     if choice.extension is None or not choice.IS_NATIVE:
         return 0
-    sizes = (CRITICS, batch, INPUTS, INPUTS, SPAN_ARCH["nelems"], SPAN_ARCH["nmodes"], 1, 0, 0)
+    sizes = (CRITICS, batch, INPUTS, INPUTS, SPAN_ARCH["nelems"], SPAN_ARCH["nmodes"], 1, 0, 0, INPUTS)
     return choice.extension.scratch(0, *sizes)
 
 

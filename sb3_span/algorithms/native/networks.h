@@ -217,7 +217,7 @@ static size_t kept_floats(const Networks *n, int batch) {
 }
 
 /* Two heads side by side, as one, and their gradients. */
-static size_t joined_floats(const Networks *n) { return (size_t)n->outputs * (n->span.modes + 1); }
+static size_t joined_floats(const Networks *n) { return (size_t)n->outputs * (span_all_modes(&n->span) + 1); }
 
 /* Bytes of scratch memory that a pass over the network takes from the arena. */
 static size_t network_scratch(const Networks *n, int batch) {

@@ -16,7 +16,7 @@ KERNELS: list[tuple[str, int]] = [] if extension is None else extension.kernels(
 WIDEST = 0
 PLAIN = (th.Tensor, th.nn.Parameter)
 
-# A stack's parameters: W_pre (C, D, I), b_pre (C, D), scale (C, D), coefficients (C, D, N, M), and the head's weight (C, O, M)
+# A stack's parameters: W_pre (C, D, I), b_pre (C, D), scale (C, D), coefficients (C, D, N, M), and the head's weight (C, O, W)
 # and bias (C, O). There is no scale with B-splines, and not always a head.
 Parameters = tuple[th.Tensor | None, ...]
 
@@ -40,8 +40,9 @@ class NativeSPAN:
         self.arch = arch
         self.input_dim = input_dim
         self.latent_dim = latent = arch.resolve_latent_dim(input_dim)
-        self.width = arch.nmodes if output_dim is None else output_dim
-        # What the kernel takes after C and B: I, D, N, M, O, the degree, and whether modes are normalised.
+        self.n_modes = n_modes = arch.count_modes(input_dim)
+        self.width = n_modes if output_dim is None else output_dim
+        # What the kernel takes after C and B: I, D, N, M, O, the degree, whether modes are normalised, and a group's dimensions.
         self.sizes = (
             input_dim,
             latent,
@@ -50,13 +51,14 @@ class NativeSPAN:
             output_dim or 0,
             0 if arch.basis == "kernel" else arch.degree,
             int(arch.mode_norm),
+            arch.resolve_group_size(input_dim),
         )
         self.shapes = (
             (stack, latent, input_dim),
             (stack, latent),
             (stack, latent) if arch.basis == "kernel" else None,
             (stack, latent, arch.n_basis, arch.nmodes),
-            None if output_dim is None else (stack, output_dim, arch.nmodes),
+            None if output_dim is None else (stack, output_dim, n_modes),
             None if output_dim is None else (stack, output_dim),
         )
 
@@ -83,7 +85,7 @@ class NativeSPAN:
         :param parameters: The stack's parameters
         :param only: Evaluate this network of the stack alone
         :param kernel: Which of ``KERNELS``, those that the machine can run
-        :return: Shape (C, B, O), or (C, B, M) without a head; C is 1 with ``only``
+        :return: Shape (C, B, O), or (C, B, W) without a head; C is 1 with ``only``
         """
         x = x.contiguous()
         if not th.is_grad_enabled() or not (x.requires_grad or any(p is not None and p.requires_grad for p in parameters)):
@@ -174,7 +176,7 @@ def _torch_forward(arch: SPANArch, tensors: Any) -> th.Tensor:
     """The same outputs by torch's operations."""
     x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
     values = basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch.nelems, arch.degree)
-    out = combine(values, coefficients, w_pre.shape[1])
+    out = combine(values, coefficients, w_pre.shape[1], arch.resolve_group_size(x.shape[1]))
     if arch.mode_norm:
         out = normalize(out)
     return out if head_weight is None else stacked_linear(out, head_weight, head_bias)

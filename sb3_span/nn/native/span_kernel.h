@@ -1,7 +1,7 @@
 /* A stack of SPAN networks, forward and backward, on float32 arrays. Plain C99 on raw pointers.
  *
  * Shape letters as in the Python code: C stacked networks, B batch, I inputs, D latent dimensions, N basis functions,
- * M modes, O outputs of the linear head. All arrays are dense and row-major.
+ * M modes of a group of dimensions, W modes of all groups, O outputs of the linear head. All arrays are dense and row-major.
  */
 #ifndef SPAN_KERNEL_H
 #define SPAN_KERNEL_H
@@ -16,7 +16,11 @@ typedef struct {
     int stack, batch, inputs, latent, basis, modes, outputs; /* C B I D N M O; O = 0 is a body without a head */
     int degree;                                              /* SPAN_BUMPS, or the degree of the B-splines */
     int mode_norm;                                           /* whether modes are layer normalised */
+    int group;                                               /* dimensions that a mode multiplies; M modes for each such group */
 } SpanShape;
+
+/* Of all groups together; the last group may have fewer dimensions. */
+static inline size_t span_all_modes(const SpanShape *s) { return (size_t)((s->latent + s->group - 1) / s->group) * s->modes; }
 
 typedef struct {
     const float *x;      /* (B, I), the same for all networks */
@@ -24,7 +28,7 @@ typedef struct {
     const float *b_pre;  /* (C, D) */
     const float *scale;  /* (C, D), for bumps only */
     const float *coef;   /* (C, D, N, M) */
-    const float *head_w; /* (C, O, M), with a head only */
+    const float *head_w; /* (C, O, W), with a head only */
     const float *head_b; /* (C, O) */
 } SpanInputs;
 
@@ -40,7 +44,7 @@ enum { SPAN_DONE = 0, SPAN_NOT_FINITE = 1, SPAN_NO_MEMORY = -1 };
 typedef struct {
     const char *name; /* the instructions it is compiled for */
     int lanes;        /* floats in a vector */
-    /* out: (C, B, O), or (C, B, M) without a head. z: (C, 2, D, B rounded up to lanes), what the backward pass needs; NULL when
+    /* out: (C, B, O), or (C, B, W) without a head. z: (C, 2, D, B rounded up to lanes), what the backward pass needs; NULL when
      * there will be none. */
     int (*forward)(const SpanShape *, const SpanInputs *, float *out, float *z);
     int (*backward)(const SpanShape *, const SpanInputs *, const float *z, const float *grad_out, const SpanGradients *);

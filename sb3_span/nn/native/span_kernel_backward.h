@@ -3,26 +3,26 @@
 enum { CHUNK = 16 }; /* blocks whose gradients are kept at a time, before they are summed up over the samples */
 
 typedef struct { /* what the backward pass works with; a block is LANES samples */
-    float *x, *grad_out, *grad_x, *grad_a; /* (I, B), (O or M, B), (I, B) and (D, B), whole blocks */
-    float *z, *out;                        /* (2, D, LANES) and (O or M, LANES): of one block, with a loss */
-    float *grad_modes;                     /* (M, LANES) */
+    float *x, *grad_out, *grad_x, *grad_a; /* (I, B), (O or W, B), (I, B) and (D, B), whole blocks */
+    float *z, *out;                        /* (2, D, LANES) and (O or W, LANES): of one block, with a loss */
+    float *grad_modes;                     /* (W, LANES) */
     Trace trace;                           /* of one block, but for its values: (CHUNK, D, N, LANES) */
     float *grad_factors;                   /* (CHUNK, D, M, LANES) */
-    float *scale, *head_w, *head_b;        /* (D, LANES), (O, M, LANES), (O, LANES): sums over the blocks so far */
+    float *scale, *head_w, *head_b;        /* (D, LANES), (O, W, LANES), (O, LANES): sums over the blocks so far */
 } Work;
 
 static Work make_work(const SpanShape *s, Arena *arena) {
-    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, width = s->outputs ? s->outputs : s->modes;
-    const size_t modes = (size_t)s->modes * LANES, values = latent * s->basis * LANES;
+    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, all_modes = span_all_modes(s);
+    const size_t width = s->outputs ? (size_t)s->outputs : all_modes, modes = (size_t)s->modes * LANES, values = latent * s->basis * LANES;
     Work w = {.x = take(arena, s->inputs * stride), .grad_out = take(arena, width * stride)};
     w.grad_x = take(arena, s->inputs * stride), w.grad_a = take(arena, latent * stride);
     w.z = take(arena, 2 * latent * LANES), w.out = take(arena, width * LANES);
-    w.grad_modes = take(arena, modes);
-    w.trace.factors = take(arena, latent * modes), w.trace.products = take(arena, (latent + 1) * modes);
+    w.grad_modes = take(arena, all_modes * LANES), w.trace.modes = take(arena, all_modes * LANES);
+    w.trace.factors = take(arena, latent * modes), w.trace.products = take(arena, latent * modes);
     w.trace.slopes = take(arena, values), w.trace.values = take(arena, CHUNK * values);
     w.grad_factors = take(arena, CHUNK * latent * modes);
     w.scale = take(arena, latent * LANES);
-    w.head_w = take(arena, s->outputs * modes), w.head_b = take(arena, (size_t)s->outputs * LANES);
+    w.head_w = take(arena, s->outputs * all_modes * LANES), w.head_b = take(arena, (size_t)s->outputs * LANES);
     return w;
 }
 
@@ -37,12 +37,12 @@ static size_t scratch(const SpanShape *s) {
 /* From the gradient of the outputs, rows of `stride`, to that of the modes. */
 static void through_head(const Network *n, Work *w, const float *modes, const float *grad_out, size_t stride, int learns) {
     if (!n->outputs)
-        for (int m = 0; m < n->modes; m++) store(w->grad_modes + m * LANES, load(grad_out + m * stride));
+        for (int m = 0; m < n->all_modes; m++) store(w->grad_modes + m * LANES, load(grad_out + m * stride));
     for (int o = 0; o < n->outputs; o++) {
         const Vec grad = load(grad_out + o * stride);
-        const float *head = n->head_w + (size_t)o * n->modes;
-        float *sums = w->head_w + (size_t)o * n->modes * LANES;
-        for (int m = 0; m < n->modes; m++) {
+        const float *head = n->head_w + (size_t)o * n->all_modes;
+        float *sums = w->head_w + (size_t)o * n->all_modes * LANES;
+        for (int m = 0; m < n->all_modes; m++) {
             Vec so_far = o ? load(w->grad_modes + m * LANES) : fill(0.0f);
             store(w->grad_modes + m * LANES, so_far + head[m] * grad);
             if (learns) store(sums + m * LANES, load(sums + m * LANES) + grad * load(modes + m * LANES));
@@ -54,13 +54,14 @@ static void through_head(const Network *n, Work *w, const float *modes, const fl
 /* From the gradient of the modes as the head reads them to that of the products. */
 static void through_norm(const SpanShape *s, const float *modes, Vec deviation, float *grad_modes) {
     if (!s->mode_norm) return;
+    const int count = (int)span_all_modes(s);
     Vec sum = fill(0.0f), along = sum;
-    for (int m = 0; m < s->modes; m++) {
+    for (int m = 0; m < count; m++) {
         Vec grad = load(grad_modes + m * LANES);
         sum += grad, along += grad * load(modes + m * LANES);
     }
-    const Vec mean = sum / (float)s->modes, slope = along / (float)s->modes;
-    for (int m = 0; m < s->modes; m++)
+    const Vec mean = sum / (float)count, slope = along / (float)count;
+    for (int m = 0; m < count; m++)
         store(grad_modes + m * LANES, (load(grad_modes + m * LANES) - mean - load(modes + m * LANES) * slope) / deviation);
 }
 
@@ -102,9 +103,9 @@ INLINE void through_splines(const Network *n, Work *w, const Trace *t, float *gr
     Vec sums[in_registers ? MOST_IN_REGISTERS : basis];
     for (int k = n->latent - 1; k >= 0; k--) {
         const float *coef = n->coef + k * basis * (size_t)modes, *before = t->products + k * of_modes, *factors = t->factors + k * of_modes;
-        float *grads = grad_factors + k * of_modes;
-        if (in_registers) through_factors(coef, modes, before, factors, w->grad_modes, grads, sums, basis, learns);
-        else through_many_factors(coef, modes, before, factors, w->grad_modes, grads, sums, basis);
+        float *grads = grad_factors + k * of_modes, *grad_modes = w->grad_modes + (size_t)(k / n->group) * of_modes;
+        if (in_registers) through_factors(coef, modes, before, factors, grad_modes, grads, sums, basis, learns);
+        else through_many_factors(coef, modes, before, factors, grad_modes, grads, sums, basis);
         Vec own = load(z + k * z_stride), by_distance = fill(0.0f), by_width = by_distance;
         for (int i = 0; i < basis; i++) {
             Vec by_value = load(t->slopes + k * of_basis + i * LANES) * sums[i];
@@ -214,7 +215,7 @@ static void write_sums(const Network *n, const Work *w, size_t stride, const Spa
     sum_each(w->grad_a, latent, stride, grad->b_pre + c * latent);
     if (n->scale) sum_each(w->scale, latent, LANES, grad->scale + c * latent);
     if (!outputs) return;
-    sum_each(w->head_w, outputs * n->modes, LANES, grad->head_w + c * outputs * n->modes);
+    sum_each(w->head_w, outputs * n->all_modes, LANES, grad->head_w + c * outputs * n->all_modes);
     sum_each(w->head_b, outputs, LANES, grad->head_b + c * outputs);
 }
 
@@ -227,14 +228,15 @@ typedef void (*Loss)(void *context, int c, size_t first, size_t count, const flo
  * half of the forward pass twice. */
 static int backward_through(const SpanShape *s, const SpanInputs *in, const float *z, const float *grad_out, Loss loss,
                             void *context, const SpanGradients *grad) {
-    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, width = s->outputs ? s->outputs : s->modes;
+    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, all_modes = span_all_modes(s);
+    const size_t width = s->outputs ? (size_t)s->outputs : all_modes;
     const size_t coefs = latent * s->basis * s->modes, factors = latent * s->modes * LANES, values = latent * s->basis * LANES;
     const int learns = grad->w_pre != NULL;
     char *memory = malloc(scratch(s));
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Work w = make_work(s, &arena);
-    float *modes = w.trace.products + factors;
+    float *modes = w.trace.modes;
     if (learns || loss) to_lanes(in->x, s->batch, s->inputs, 0, w.x);
     if (grad->x) clear(w.grad_x, s->inputs * stride);
     int status = SPAN_DONE;
@@ -245,7 +247,7 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
         if (learns) {
             clear(grad->coef + c * coefs, coefs), clear(grad->w_pre + c * latent * s->inputs, latent * s->inputs);
             clear(w.scale, latent * LANES);
-            clear(w.head_w, (size_t)s->outputs * s->modes * LANES), clear(w.head_b, (size_t)s->outputs * LANES);
+            clear(w.head_w, s->outputs * all_modes * LANES), clear(w.head_b, (size_t)s->outputs * LANES);
         }
         int blocks = 0; /* that wait for their sums */
         for (size_t b = 0; b < stride; b += LANES) {

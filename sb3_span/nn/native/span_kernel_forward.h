@@ -117,7 +117,7 @@ static size_t piece(size_t count) { return span_round_up(count * sizeof(float), 
 /* ---------------------------------------------------------------- one network's parameters, where they are */
 
 typedef struct {
-    int inputs, latent, basis, modes, outputs, degree; /* I D N M O */
+    int inputs, latent, basis, modes, outputs, degree, group, all_modes; /* I D N M O, and W at the end */
     float grid;                                        /* grid points a unit of z */
     const float *w_pre, *b_pre, *scale, *coef, *head_w, *head_b;
 } Network;
@@ -135,8 +135,8 @@ static int are_finite(const float *values, size_t count) {
 
 /* Returns whether all of its parameters are finite. */
 static int find_network(Network *n, const SpanShape *s, const SpanInputs *in, size_t c) {
-    size_t latent = s->latent, coefs = latent * s->basis * s->modes, heads = (size_t)s->outputs * s->modes;
-    *n = (Network){s->inputs, s->latent, s->basis, s->modes, s->outputs, s->degree};
+    size_t latent = s->latent, coefs = latent * s->basis * s->modes, heads = (size_t)s->outputs * span_all_modes(s);
+    *n = (Network){s->inputs, s->latent, s->basis, s->modes, s->outputs, s->degree, s->group, (int)span_all_modes(s)};
     n->grid = s->degree == SPAN_BUMPS ? (float)(s->basis - 1) : (float)(s->basis - s->degree);
     n->w_pre = in->w_pre + c * latent * s->inputs, n->b_pre = in->b_pre + c * latent;
     n->scale = s->degree == SPAN_BUMPS ? in->scale + c * latent : NULL;
@@ -222,7 +222,8 @@ INLINE Vec distance_to(int i, Vec z, float grid) {
 typedef struct {
     float *values, *slopes; /* (D, N, LANES): the basis functions, and their slopes as find_basis leaves them */
     float *factors;         /* (D, M, LANES) */
-    float *products;        /* (D + 1, M, LANES): of the factors before each dimension, and at the end the modes */
+    float *products;        /* (D, M, LANES): of the factors of its group before each dimension */
+    float *modes;           /* (W, LANES) */
 } Trace;
 
 /* value: (N, LANES); for the backward pass also the slopes at the distance in grid points and widths of the bump. */
@@ -310,15 +311,21 @@ INLINE void multiply(const Network *n, int k, const float *value, const float *b
     }
 }
 
-/* The products of all factors from z, rows of `stride`. */
+/* The products of each group's factors from z, rows of `stride`. */
 INLINE void multiply_all(const Network *n, const float *z, size_t stride, const Trace *t, const int basis, const int in_registers,
                          const int keeps) {
     const size_t of_basis = keeps ? (size_t)basis * LANES : 0, of_modes = keeps ? (size_t)n->modes * LANES : 0;
-    for (int m = 0; m < n->modes; m++) store(t->products + m * LANES, fill(1.0f));
-    for (int k = 0; k < n->latent; k++) {
+    float *modes = t->modes;
+    for (int k = 0, left = 0; k < n->latent; k++) {
         float *value = t->values + k * of_basis, *before = t->products + k * of_modes;
+        if (left == 0) { /* a new group */
+            left = n->group;
+            for (int m = 0; m < n->modes; m++) store(before + m * LANES, fill(1.0f));
+        }
         find_basis(n, k, load(z + k * stride), value, t->slopes + k * of_basis, basis, keeps);
-        multiply(n, k, value, before, before + of_modes, t->factors + k * of_modes, basis, in_registers, keeps);
+        const int is_last = --left == 0 || k + 1 == n->latent;
+        multiply(n, k, value, before, is_last ? modes : before + of_modes, t->factors + k * of_modes, basis, in_registers, keeps);
+        if (is_last) modes += n->modes * LANES;
     }
 }
 
@@ -331,38 +338,41 @@ INLINE Vec root(Vec x) {
  * through_norm for their gradient, which needs what they were divided by. */
 static Vec norm_modes(const SpanShape *s, float *modes) {
     if (!s->mode_norm) return fill(1.0f);
+    const int count = (int)span_all_modes(s);
     Vec sum = fill(0.0f), squares = sum;
-    for (int m = 0; m < s->modes; m++) sum += load(modes + m * LANES);
-    const Vec mean = sum / (float)s->modes;
-    for (int m = 0; m < s->modes; m++) {
+    for (int m = 0; m < count; m++) sum += load(modes + m * LANES);
+    const Vec mean = sum / (float)count;
+    for (int m = 0; m < count; m++) {
         Vec from_mean = load(modes + m * LANES) - mean;
         squares += from_mean * from_mean;
     }
-    const Vec deviation = root(squares / (float)s->modes + SPAN_NORM_EPSILON);
-    for (int m = 0; m < s->modes; m++) store(modes + m * LANES, (load(modes + m * LANES) - mean) / deviation);
+    const Vec deviation = root(squares / (float)count + SPAN_NORM_EPSILON);
+    for (int m = 0; m < count; m++) store(modes + m * LANES, (load(modes + m * LANES) - mean) / deviation);
     return deviation;
 }
 
 /* out: (O, stride), or the modes themselves without a head. */
 static void read_head(const Network *n, const float *modes, float *out, size_t stride) {
     if (!n->outputs)
-        for (int m = 0; m < n->modes; m++) store(out + m * stride, load(modes + m * LANES));
+        for (int m = 0; m < n->all_modes; m++) store(out + m * stride, load(modes + m * LANES));
     for (int o = 0; o < n->outputs; o++) {
         Vec sum = fill(n->head_b[o]);
-        for (int m = 0; m < n->modes; m++) sum += n->head_w[(size_t)o * n->modes + m] * load(modes + m * LANES);
+        for (int m = 0; m < n->all_modes; m++) sum += n->head_w[(size_t)o * n->all_modes + m] * load(modes + m * LANES);
         store(out + o * stride, sum);
     }
 }
 
 static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *z) {
-    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, width = s->outputs ? s->outputs : s->modes;
+    const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, all_modes = span_all_modes(s);
+    const size_t width = s->outputs ? (size_t)s->outputs : all_modes;
     char *memory = malloc(piece(s->inputs * stride) + piece(latent * LANES) + piece((size_t)s->basis * LANES) +
-                          piece((size_t)s->modes * LANES) + piece(width * stride) + 64);
+                          piece((size_t)s->modes * LANES) + piece(all_modes * LANES) + piece(width * stride) + 64);
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     float *x = take(&arena, s->inputs * stride), *own_z = take(&arena, latent * LANES);
-    Trace trace = {.values = take(&arena, (size_t)s->basis * LANES), .products = take(&arena, (size_t)s->modes * LANES)};
-    float *modes = trace.products, *result = take(&arena, width * stride);
+    Trace trace = {.values = take(&arena, (size_t)s->basis * LANES), .products = take(&arena, (size_t)s->modes * LANES),
+                   .modes = take(&arena, all_modes * LANES)};
+    float *modes = trace.modes, *result = take(&arena, width * stride);
     to_lanes(in->x, s->batch, s->inputs, 0, x);
     int status = SPAN_DONE;
     for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
