@@ -28,6 +28,8 @@ MLPS = {
     "tanh": dict(net_arch=[4], activation_fn=nn.Tanh),
     "deep": dict(net_arch=[3, 4, 5, 6], activation_fn=nn.Tanh),
     "linear": dict(net_arch=[]),
+    "wide": dict(net_arch=[37, 70]),
+    "SB3's default for SAC": dict(net_arch=[256, 256]),
 }
 SAC_OPTIONS = {
     "plain": {},
