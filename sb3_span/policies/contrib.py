@@ -11,6 +11,7 @@ from sb3_span.policies.networks import SPANActor, SPANCritic, SPANNetwork
 from sb3_span.policies.off_policy import SPANOffPolicy
 from sb3_span.policies.on_policy import SPANActorCriticPolicy, SPANOnPolicy
 from sb3_span.policies.options import SPANOptions
+from sb3_span.policies.sac import SAC_LR_SCALE
 
 try:
     from sb3_contrib import ARS, QRDQN, TQC, TRPO, CrossQ, MaskablePPO, RecurrentPPO
@@ -76,6 +77,7 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
 
     actor_class = SPANActor
     critic_class = SPANTQCCritic
+    default_lr_scale = SAC_LR_SCALE
 
 
 class SPANTRPOPolicy(SPANActorCriticPolicy):
@@ -99,7 +101,7 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 5 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 2 for all parts but ``other``
     """
 
 
@@ -112,7 +114,7 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 5 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 2 for all parts but ``other``
     """
 
     def _build_mlp_extractor(self) -> None:

@@ -15,10 +15,9 @@ class SPANOnPolicy(SPANOptions):
     """Mixed into a policy of SB3, in front of it: a SPAN network each for the actions and the value."""
 
     span_roles = ("pi", "vf")
-    # SPAN learns best with several times the rate that these algorithms have by default, which is an MLP's: docs/training.md
-    default_lr_scale = dict.fromkeys(SPAN_PARTS, 5.0)
-    # Of as many parameters as the default of the others; how it was chosen: docs/evidence/experiments.md
-    default_arch = dict(nmodes=25, nelems=3)
+    # How shape and rate were chosen: docs/evidence/defaults.md
+    default_lr_scale = dict.fromkeys(SPAN_PARTS, 2.0)
+    default_arch = dict(group_size=2, latent_dim=32, nmodes=4, nelems=4)
 
     features_dim: int
     mlp_extractor: Any
@@ -46,7 +45,7 @@ class SPANActorCriticPolicy(SPANOnPolicy, ActorCriticPolicy):
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 5 for all parts but ``other``
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 2 for all parts but ``other``
     :param stacked: Whether the two, when they have one shape, share their parameters' tensors and are evaluated at once.
         False is for algorithms that tell the actor's parameters from the critic's; TRPO has a policy of its own for that
     """

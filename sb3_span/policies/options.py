@@ -15,6 +15,7 @@ from sb3_span.policies.registry import ALIAS, users_of
 from sb3_span.policies.saturation import warn_of_bounds
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
+SIZES = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size"}
 
 
 def split_by_role(
@@ -49,7 +50,8 @@ def split_by_role(
 
 
 def _make_arch(options: Any, defaults: Mapping[str, Any] | None) -> SPANArch:
-    if options is None or isinstance(options, Mapping):
+    """The policy's default shape, unless a size is named: then the sizes that are not are the paper's, ``SPANArch``'s own."""
+    if options is None or (isinstance(options, Mapping) and SIZES.isdisjoint(options)):
         options = {**(defaults or {}), **(options or {})}
     return SPANArch.make(options)
 
@@ -66,7 +68,7 @@ class SPANOptions(BasePolicy):
 
     span_roles: ClassVar[tuple[str, ...]]
     default_lr_scale: ClassVar[float | Mapping[str, float]] = 1.0
-    default_arch: ClassVar[Mapping[str, Any]] = {}
+    default_arch: ClassVar[Mapping[str, Any]] = dict(group_size=3, latent_dim=48, nmodes=8, nelems=4)
 
     def __init__(
         self,
@@ -116,6 +118,21 @@ class SPANOptions(BasePolicy):
                 f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there "
                 f'is a SPAN policy for knows its own by the string "{ALIAS}", and a saved model is loaded by the algorithm '
                 "that saved it. Other algorithms take their own policies with features_extractor_class=SPANFeaturesExtractor."
+            ) from error
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """torch's; where an agent was trained with other networks, with what to do."""
+        try:
+            return super().load_state_dict(state_dict, *args, **kwargs)
+        except RuntimeError as error:
+            saved = [value.shape for name, value in state_dict.items() if name.endswith("coefficients")]
+            if "size mismatch" not in str(error) or not saved:
+                raise
+            shape = f"dict(nmodes={saved[0][3]}, nelems={saved[0][2]})"
+            raise ValueError(
+                f"The saved networks are not shaped as these: {saved[0][3]} modes of {saved[0][2]} basis functions on "
+                f"{saved[0][1]} latent dimensions. An agent saved with the default networks of an earlier version loads with "
+                f"custom_objects=dict(policy_kwargs=dict(span_arch={shape}))."
             ) from error
 
     def make_network(

@@ -6,7 +6,10 @@ from stable_baselines3.sac.policies import SACPolicy
 
 from sb3_span.policies.networks import SPANActor
 from sb3_span.policies.off_policy import SPANOffPolicy
-from sb3_span.policies.optimizers import GradientClipping
+from sb3_span.policies.optimizers import SPAN_PARTS, GradientClipping
+
+# Of SB3's 3e-4, which is an MLP's; how it was chosen: docs/evidence/defaults.md
+SAC_LR_SCALE = dict.fromkeys(SPAN_PARTS, 3.0)
 
 
 class SPANPolicy(SPANOffPolicy, SACPolicy):
@@ -19,12 +22,13 @@ class SPANPolicy(SPANOffPolicy, SACPolicy):
         dict each for ``pi`` and ``qf``
     :param lr_scale: Multiplies the learning rate: a number, or a dict with one for any of the parts ``preprocess``,
         ``coefficients``, ``scale``, ``head`` and ``other``, which is all that is not of the SPAN networks;
-        parts that are not named have 1
+        parts that are not named have 1. By default 3 for all parts but ``other``
     :param max_grad_norm: Clip the gradients of the actor, and of all critics together, to this norm;
         None, the default, does not clip
     """
 
     actor_class = SPANActor
+    default_lr_scale = SAC_LR_SCALE
 
 
 class ClippedMlpPolicy(GradientClipping, SACPolicy):
