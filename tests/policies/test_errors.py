@@ -1,9 +1,13 @@
 """A wrong call is told what came in, what is allowed and what to do."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from sb3_contrib import QRDQN, TQC, CrossQ, RecurrentPPO
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 import sb3_span
 from sb3_span import (
@@ -56,16 +60,48 @@ def test_wrong_shape_by_role(algo, span_arch, message):
         algo("SPANPolicy", make("vector", action_spaces(algo)[0]), policy_kwargs=dict(span_arch=span_arch))
 
 
-@pytest.mark.parametrize(("pi", "elements"), [(SPANArch(nmodes=4), 8), (dict(nmodes=4), 3)])
+OF_PPO = SPANArch(group_size=2, latent_dim=32, nmodes=4, nelems=4)
+OF_OTHERS = SPANArch(group_size=3, latent_dim=48, nmodes=8, nelems=4)
+
+
 @pytest.mark.parametrize("vf", [dict(vf=None), {}])
-def test_shape_by_role(pi, elements, vf):
-    """What is left out is PPO's default; SAC's is that of the network alone."""
+@pytest.mark.parametrize(
+    "pi, expected",
+    [
+        (SPANArch(nmodes=4), SPANArch(nmodes=4)),
+        (dict(nmodes=4), SPANArch(nmodes=4)),
+        (dict(latent_dim=5), SPANArch(latent_dim=5)),
+        (dict(slope=5.0), replace(OF_PPO, slope=5.0)),
+        (dict(preprocess="dense", mode_norm=True), replace(OF_PPO, mode_norm=True)),
+    ],
+    ids=str,
+)
+def test_shape_by_role(pi, expected, vf):
+    """Where no size is named, the sizes are the default's; where one is, the others are those of the paper."""
     archs = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=dict(pi=pi, **vf))).policy.archs
-    assert archs == dict(pi=SPANArch(nmodes=4, nelems=elements), vf=SPANArch(nmodes=25, nelems=3))
-    archs = SAC(
-        "SPANPolicy", make("vector"), buffer_size=1, policy_kwargs=dict(span_arch=dict(pi=dict(nmodes=4)))
-    ).policy.archs
-    assert archs == dict(pi=SPANArch(nmodes=4), qf=SPANArch())
+    assert archs == dict(pi=expected, vf=OF_PPO)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS, ids=name)
+def test_default_shapes(algo):
+    kwargs = dict(buffer_size=1) if issubclass(algo, OffPolicyAlgorithm) else {}
+    archs = algo("SPANPolicy", make("vector", action_spaces(algo)[0]), **kwargs).policy.archs
+    assert set(archs.values()) == {OF_OTHERS if issubclass(algo, OffPolicyAlgorithm) else OF_PPO}
+
+
+@pytest.mark.parametrize("algo", [PPO, SAC], ids=name)
+def test_agents_with_the_default_networks_of_an_earlier_version(algo, tmp_path):
+    """They are refused with what to do, and with that they act as before."""
+    shape = dict(span_arch=dict(nmodes=5, nelems=6))
+    model = algo("SPANPolicy", make("vector"), policy_kwargs=dict(shape))
+    model.policy_kwargs = {}  # as a file has it whose agent was trained without options
+    model.save(tmp_path / "agent")
+    advice = r"custom_objects=dict\(policy_kwargs=dict\(span_arch=dict\(nmodes=5, nelems=6\)\)\)"
+    with pytest.raises(ValueError, match=rf"5 modes of 6 basis functions on \d+ latent dimensions.*{advice}"):
+        algo.load(tmp_path / "agent")
+    loaded = algo.load(tmp_path / "agent", custom_objects=dict(policy_kwargs=shape))
+    obs = model.observation_space.sample()
+    np.testing.assert_array_equal(loaded.predict(obs, deterministic=True)[0], model.predict(obs, deterministic=True)[0])
 
 
 def test_max_grad_norm_where_the_algorithm_has_it():

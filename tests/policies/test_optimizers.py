@@ -68,6 +68,8 @@ def test_a_copy_still_clips(duplicate):
 def test_steps_are_clipped_also_after_loading(algo, policy, tmp_path):
     kwargs = dict(learning_starts=8, batch_size=8, buffer_size=100, **({"policy_delay": 1} if algo is TD3 else {}))
     optimizer = dict(optimizer_class=th.optim.SGD, max_grad_norm=1e-3)
+    if policy == "SPANPolicy":
+        optimizer["lr_scale"] = 1.0
     model = algo(policy, make("vector"), learning_rate=1.0, seed=0, policy_kwargs=optimizer, **kwargs)
     model.learn(8)
     for _ in range(2):
@@ -156,11 +158,11 @@ def test_a_scale_of_one_is_the_optimizer_itself(lr_scale):
     assert type(optimizer) is th.optim.Adam
 
 
-@pytest.mark.parametrize("algo", [*ON_POLICY, DQN, SAC, TD3], ids=name)
-def test_by_default_only_actor_critics_without_replay_scale(algo):
+@pytest.mark.parametrize("algo", [*ON_POLICY, DQN, SAC, TQC, TD3], ids=name)
+def test_factors_of_the_rate_by_default(algo):
     kwargs = {} if algo in ON_POLICY else dict(buffer_size=100)
     policy = algo("SPANPolicy", make("vector", "discrete" if algo in DISCRETE else "box"), **kwargs).policy
-    factor = 5.0 if algo in ON_POLICY else 1.0
+    factor = 2.0 if algo in ON_POLICY else 3.0 if algo in (SAC, TQC) else 1.0
     assert policy.lr_scale == {**dict.fromkeys(["preprocess", "coefficients", "scale", "head"], factor), "other": 1.0}
 
 
@@ -171,7 +173,7 @@ def test_what_is_not_span_keeps_its_rate_by_default():
     others = {policy.log_std, *policy.features_extractor.parameters()}
     assert len(others) > 4
     assert {factors[param] for param in others} == {1.0}
-    assert {factor for param, factor in factors.items() if param not in others} == {5.0}
+    assert {factor for param, factor in factors.items() if param not in others} == {2.0}
 
 
 def test_a_layer_in_front_of_span_is_no_head():
@@ -179,7 +181,7 @@ def test_a_layer_in_front_of_span_is_no_head():
     policy = RecurrentPPO("SPANPolicy", make("vector"), policy_kwargs=dict(enable_critic_lstm=False)).policy
     factors = dict(zip(policy.optimizer.param_groups[0]["params"], policy.optimizer.defaults["lr_scale"], strict=True))
     assert {factors[param] for param in policy.critic.parameters()} == {1.0}
-    assert {factors[param] for param in policy.value_net.parameters()} == {5.0}
+    assert {factors[param] for param in policy.value_net.parameters()} == {2.0}
 
 
 class Encoder(FlattenExtractor):
@@ -316,15 +318,15 @@ def test_wrong_scales(lr_scale):
 
 
 def test_the_learning_rate_that_is_used_is_shown():
-    """Five times the one that PPO has by default: in the optimizer's repr, and in the log of sb3_span's algorithms."""
+    """Twice the one that PPO has by default: in the optimizer's repr, and in the log of sb3_span's algorithms."""
     model = sb3_span.PPO("SPANPolicy", make("vector"), n_steps=64, device="cpu")
     shown = [float(rate) for rate in re.findall(r" lr: (\S+)", repr(model.policy.optimizer))]
-    assert sorted(shown) == pytest.approx([model.learning_rate, 5 * model.learning_rate])  # the standard deviation's, SPAN's
+    assert sorted(shown) == pytest.approx([model.learning_rate, 2 * model.learning_rate])  # the standard deviation's, SPAN's
     assert (
         len(model.policy.optimizer.param_groups) == 1 and model.policy.optimizer.param_groups[0]["lr"] == model.learning_rate
     )
     model.learn(64)
-    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(5 * model.learning_rate)
+    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(2 * model.learning_rate)
     parts = sb3_span.PPO("SPANPolicy", make("vector"), device="cpu", policy_kwargs=dict(lr_scale=dict(coefficients=3.0)))
     rates = [float(rate) for rate in re.findall(r" lr: (\S+)", repr(parts.policy.optimizer))]
     assert sorted(rates) == pytest.approx([3e-4, 9e-4])
