@@ -82,6 +82,8 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
     """
     from PIL import Image
 
+    if not _has_screen():
+        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo's own choice, GLFW, draws on screens only
     env = _make_drawn(env_id, "rgb_array")
     fps = env.metadata.get("render_fps") or GIF_FPS
     every = max(1, round(fps / GIF_FPS))
@@ -126,8 +128,8 @@ def _render(env: gym.Env, env_id: str) -> np.ndarray:
 def _cannot_draw(env_id: str, error: Exception) -> ValueError:
     """Drivers of all kinds raise errors of all kinds, when they are loaded or when they draw."""
     return ValueError(
-        f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
-        "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
+        f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen EGL (the "
+        "default here; on Debian the package libegl1) or, with MUJOCO_GL=osmesa, OSMesa (libosmesa6)."
     )
 
 

@@ -1,5 +1,6 @@
 """Watching an agent, and the agents that come with the repository."""
 
+import os
 import re
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
-from sb3_span.inspection import returns
+from sb3_span.inspection import returns, save_gif
 from sb3_span.inspection.environments import make_env
 from sb3_span.inspection.plotting import _drawn, _visited
 from sb3_span.inspection.watching import play, watch
@@ -53,6 +54,19 @@ def test_without_a_screen(model, tmp_path, capsys, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--episodes", "1"])
     assert capsys.readouterr().out.startswith("There is no screen here; --gif FILE draws without one.\nCartPole-v1: return")
+
+
+@pytest.mark.parametrize("given", [None, "osmesa"])
+def test_mujoco_without_a_screen(model, tmp_path, monkeypatch, given):
+    """It draws with EGL, unless a user wants something else."""
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+        monkeypatch.delenv(name)
+    if given is not None:
+        monkeypatch.setenv("MUJOCO_GL", given)
+    save_gif(model, "CartPole-v1", tmp_path / "agent.gif")
+    assert os.environ["MUJOCO_GL"] == (given or "egl")
 
 
 def test_window(model, tmp_path, monkeypatch):
@@ -114,7 +128,7 @@ def test_a_driver_that_cannot_be_loaded(model, tmp_path, monkeypatch):
         raise AttributeError("'NoneType' object has no attribute 'glGetError'")
 
     monkeypatch.setattr("gymnasium.make", make)
-    with pytest.raises(SystemExit, match=r"Hopper-v5 cannot be drawn here: AttributeError: .*glGetError.*MUJOCO_GL=egl"):
+    with pytest.raises(SystemExit, match=r"Hopper-v5 cannot be drawn here: AttributeError: .*glGetError.*MUJOCO_GL=osmesa"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "Hopper-v5", "--gif", str(tmp_path / "agent.gif")])
 
 
