@@ -109,7 +109,7 @@ def _make_drawn(env: EnvSpec | str, mode: str) -> gym.Env:
     except TypeError as error:
         if "render_mode" not in str(error):
             raise
-        raise NoPictures(f"{env_name(env)} does not draw itself: it takes no render_mode.") from error
+        raise NoPictures(f"{env_name(env)} does not draw itself: it has no argument render_mode.") from error
     except Exception as error:
         raise _cannot_draw(env_name(env), error) from error
     if mode not in (modes := made.metadata.get("render_modes", [])):

@@ -90,7 +90,7 @@ def _check_spaces(data: MinariDataset) -> None:
         )
     if not isinstance(data.action_space, spaces.Box | spaces.Discrete):
         raise ValueError(
-            f"The data set {data.id!r} has {type(data.action_space).__name__} actions; d3rlpy takes Box and Discrete. "
+            f"The data set {data.id!r} has {type(data.action_space).__name__} actions; d3rlpy supports Box and Discrete. "
             "Choose another data set."
         )
 

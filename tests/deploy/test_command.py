@@ -40,7 +40,7 @@ def test_normalisation_is_in_the_code(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = sb3_span.PPO("SPANPolicy", VecNormalize(make_vec_env("Pendulum-v1")), n_steps=64, device="cpu").learn(64)
     model.save("vn2.zip")
-    with pytest.raises(SystemExit, match=r"vn2.zip was trained in a VecNormalize, and no statistics .*--vecnormalize FILE"):
+    with pytest.raises(SystemExit, match=r"vn2.zip was trained with VecNormalize, and there are no statistics .*--vecnormalize FILE"):
         main(["export", "vn2.zip"])
     assert not list(tmp_path.glob("vn2-c/*"))
     model.env.save("vn2.pkl")
@@ -87,7 +87,7 @@ def test_actions_of_another_kind(tmp_path, capsys):
     train(sac_run(env="LunarLander-v3", env_kwargs={"continuous": True}), tmp_path / "one")
     main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out")])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"actions are Box.*, and LunarLander-v3 takes Discrete\(4\)"):
+    with pytest.raises(SystemExit, match=r"actions are Box.*, and LunarLander-v3 has Discrete\(4\)"):
         main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out"), "--env", "LunarLander-v3"])
 
 

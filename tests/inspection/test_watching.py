@@ -80,7 +80,7 @@ def test_window(model, tmp_path, monkeypatch):
 
 
 class Plant(gym.Env):
-    """An environment that takes no ``render_mode``, as many people's."""
+    """An environment without ``render_mode``, as many people's."""
 
     observation_space, action_space = gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(2)
 
@@ -111,7 +111,7 @@ def test_what_does_not_draw_itself(model, tmp_path, capsys, monkeypatch, undrawn
     agent = str(tmp_path / "model.zip")
     watch(agent, "Plant-v0", episodes=2)
     assert capsys.readouterr().out.splitlines() == [
-        "Plant-v0 does not draw itself: it takes no render_mode.",
+        "Plant-v0 does not draw itself: it has no argument render_mode.",
         "Plant-v0: return 3.0 ± 0.0 over 2 episodes, observations not normalised",
     ]
     with pytest.raises(ValueError, match="Plant-v0 does not draw itself"):
@@ -169,7 +169,7 @@ def test_normalised_observations(tmp_path, capsys, monkeypatch):
 def test_errors(model, tmp_path):
     with pytest.raises(SystemExit, match=r"The agent observes .*and Acrobot-v1 gives .*Name the environment"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "Acrobot-v1", "--gif", str(tmp_path / "agent.gif")])
-    with pytest.raises(SystemExit, match=r"The agent's actions are .*and InvertedPendulum-v5 takes .*Name the environment"):
+    with pytest.raises(SystemExit, match=r"The agent's actions are .*and InvertedPendulum-v5 has .*Name the environment"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "InvertedPendulum-v5"])
     with pytest.raises(SystemExit, match=r"--gif is .*agent.mp4; only GIFs are drawn. Try .*agent.gif"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--gif", str(tmp_path / "agent.mp4")])

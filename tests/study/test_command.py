@@ -98,7 +98,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(start, tmp_path, storag
     saboteur.join()
     assert_complete(folder, run)
     output = capsys.readouterr().out
-    assert "killed by the signal SIGKILL" in output and "goes on from its checkpoint" in output
+    assert "killed by the signal SIGKILL" in output and "continues from its checkpoint" in output
     # What was there before is still there: the run did not start over.
     rows = (folder / "runs" / run.key / "evaluations.csv").read_text().splitlines()
     assert rows[: len(found["rows"])] == found["rows"]
