@@ -123,7 +123,7 @@ def plot_file(
     :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
     :param env_id: Its environment; None where the folder or the file's name tells, ``"none"`` to draw without one
     :param output: The picture; None for a new PNG with the name of the model or of its run's folder, in the current folder
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
+    :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model
     :param options: As for :func:`plot`
     """
     path = find_agent(name)

@@ -143,7 +143,7 @@ def watch(
     :param env_id: The environment; None where the folder or the file's name tells
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
+    :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model
     """
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it must be at least 1. Try 20.")
