@@ -169,8 +169,7 @@ def _draw_splines(
     of = f" ({panels} of {z.shape[1]} latent dimensions)" if panels < z.shape[1] else ""
     figure.suptitle(f"Splines of {ROLES[network.role]}'s strongest modes; grey and bold: {states}{of}", fontsize=12)
     labels = [f"mode {mode + 1} ({100 * share[mode]:.0f} %)" for mode in strongest]
-    lines = axes[0].get_lines()[: len(labels)]
-    figure.legend(lines, labels, loc="outside lower center", ncols=6, fontsize=9, frameon=False, handlelength=1.2)
+    axes[0].legend(axes[0].get_lines()[: len(labels)], labels, fontsize=8, frameon=False, loc="best", handlelength=1.2)
 
 
 def _draw_dimension(ax: Axes, grid: np.ndarray, curves: np.ndarray, z: np.ndarray) -> None:
