@@ -44,6 +44,16 @@ def test_runs_of_a_study(read):
     assert len({run.digest for run in plan.runs}) == 4
 
 
+def test_hyperparameters_of_the_package_by_name(read, tmp_path):
+    """As without a clone; a file beside the study comes first."""
+    named = {**STUDY, "methods": {"span": {"hyperparams": "span"}, "mlp": {"hyperparams": "mlp.yml"}}}
+    assert read(named).runs == read(STUDY).runs
+    (tmp_path / "mlp.yml").write_text("CartPole-v1: {policy: MlpPolicy, gamma: 0.5}")
+    assert [run.hyperparams.get("gamma") for run in read(named).runs if run.method == "mlp"] == [0.5, 0.5]
+    with pytest.raises(ValueError, match=r"No such file.*one of the package's: .*span-tuned"):
+        read({**STUDY, "methods": {"span": {"hyperparams": "spam"}}})
+
+
 def test_the_budget_of_the_hyperparameter_file_is_the_default(read):
     plan = read({**STUDY, "environments": {"LunarLander-v3": {"algo": "ppo"}}})
     assert {run.steps for run in plan.runs} == {1_000_000}
