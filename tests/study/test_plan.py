@@ -1,6 +1,7 @@
 """From a study's file to its runs."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,18 @@ STUDY = {
     "seeds": 2,
 }
 SPAN_ONLY = {**STUDY, "methods": {"span": STUDY["methods"]["span"]}, "seeds": 1}
+
+
+def test_the_examples_of_the_documentation(tmp_path):
+    """Studies that a reader copies can be read, without a clone too."""
+    study, search = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "studies.md").read_text(), flags=re.DOTALL)
+    path = tmp_path / "study.yml"
+    path.write_text(study)
+    assert {run.env for run in read_plan(path).runs} == {"CartPole-v1", "Hopper-v5"}
+    entries = yaml.safe_load(study)
+    del entries["grid"], entries["design"], entries["methods"]["mlp-large"]
+    path.write_text(yaml.safe_dump({**entries, **yaml.safe_load(search)}))
+    assert set(read_plan(path).search) == {"span", "mlp"}
 
 
 @pytest.fixture
