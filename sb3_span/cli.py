@@ -351,7 +351,7 @@ def _plot(args: argparse.Namespace) -> None:
 
 def _diagnose(args: argparse.Namespace) -> None:
     if (args.model is None) != bool(args.runs):
-        raise ValueError("Name an agent to diagnose, or --runs LABEL=FILE ..., which takes none; not both.")
+        raise ValueError("Name an agent to diagnose, or give --runs LABEL=FILE ...; not both.")
     if args.runs:
         from sb3_span.diagnose.runs import compare_runs
 
@@ -370,7 +370,7 @@ def _watch(args: argparse.Namespace) -> None:
 
 def _export(args: argparse.Namespace) -> None:
     if (args.model is None) != args.report:
-        raise ValueError("Name a model to export, or --report, which takes none; not both.")
+        raise ValueError("Name a model to export, or give --report; not both.")
     if args.report:
         from sb3_span.deploy.report import write_device_report
 
