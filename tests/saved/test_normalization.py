@@ -97,9 +97,7 @@ def test_none_is_said(command, normalized, tmp_path, monkeypatch):
         pytest.importorskip("sinergym", reason="the extra 'hvac' is not installed")
     monkeypatch.chdir(tmp_path)
     normalized.save("Pendulum-v1.zip")
-    with pytest.raises(
-        SystemExit, match=r"Pendulum-v1.zip was trained with VecNormalize, and there are no statistics"
-    ):
+    with pytest.raises(SystemExit, match=r"Pendulum-v1.zip was trained with VecNormalize, and there are no statistics"):
         main([*command, "Pendulum-v1.zip"])
     assert [path.name for path in tmp_path.iterdir()] == ["Pendulum-v1.zip"]
 
