@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     plot.add_argument("--network", choices=("pi", "vf", "qf"), help="whose splines; by default the actor's, pi")
     plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
     plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
-    plot.add_argument("--modes", type=int, default=3, help="number of modes to draw")
+    plot.add_argument("--modes", type=int, default=3, help="number of modes to draw, of each group of dimensions")
     plot.set_defaults(run=_plot)
 
     diagnose = commands.add_parser("diagnose", help="why an agent does not learn (loading unpickles: trusted files only)")

@@ -105,8 +105,8 @@ class Body:
         n_z, n_basis, n_modes = layer.coefficients.shape
         width = -(-n_z // layer.group) * n_modes
         to, shape = self._buffer_for(width), f"{n_z} x {n_basis} x {n_modes}"
-        of = f"{width} products of {min(layer.group, n_z)} splines"
-        own = to if layer.group >= n_z else f"{to} + i / {layer.group} * {n_modes}"
+        of = f"{width} products of {'up to ' * (n_z % layer.group > 0)}{layer.group} splines"
+        own = to if layer.group == n_z else f"{to} + i / {layer.group} * {n_modes}"
         if layer.slope is None:
             first = f"b_spline_values({self._at}[i], {layer.degree}, {n_basis}, value)"
             self.summary.append(f"{of}, {n_basis} B-splines of degree {layer.degree} each")

@@ -1,6 +1,7 @@
 """What an agent has learned, as a picture."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def draw(
     :param network: Whose W_pre and splines to draw
     :param inputs: What entered it, shape (B, inputs)
     :param input_names: One for each input
-    :param n_modes: Number of modes to draw
+    :param n_modes: Number of modes to draw, of each group of dimensions
     :param slice_: The slice through policy and value; None when there is none to draw
     :param observations: The states seen, shape (B, D)
     :param observation_names: One for each number of an observation
@@ -45,8 +46,8 @@ def draw(
     :param is_discrete: Whether the slice's actions are probabilities
     :param states: What to call the observations
     """
-    panels = min(network.span.latent_dim, MOST_PANELS)
-    rows = 1 if panels <= 4 else 2
+    panels = _choose_panels(network, inputs, n_modes)
+    rows = 1 if len(panels) <= 4 else 2
     figure = Figure(figsize=(13, 4.6 + 2.3 * rows), layout="constrained")
     figure.suptitle(title, fontsize=15, fontweight="bold")
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=[4.4, 2.3 * rows], hspace=0.03)[:, 0]
@@ -59,7 +60,7 @@ def draw(
             _finish_slice(ax, slice_, observations, observation_names)
         others = "; the other observations are at their medians" if len(observation_names) > 2 else ""
         top.supxlabel(f"dots: {states}{others}", x=0.99, ha="right", fontsize=9, color="0.4")
-    _draw_splines(bottom, network, inputs, input_names, n_modes, rows, panels, states)
+    _draw_splines(bottom, network, inputs, input_names, rows, panels, states)
     return figure
 
 
@@ -75,7 +76,7 @@ def _draw_weights(ax: Axes, network: Network, names: list[str]) -> None:
     image = ax.imshow(weight.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
     step = math.ceil(len(names) / MOST_NAMES)
     ax.set_yticks(range(0, len(names), step), names[::step])
-    step = math.ceil(len(weight) / MOST_NAMES)
+    step = math.ceil(len(weight) / (MOST_NAMES if len(weight) <= MOST_NAMES else MOST_NAMES // 2))  # side by side
     ax.set_xticks(range(0, len(weight), step), [f"$z_{{{dim + 1}}}$" for dim in range(0, len(weight), step)])
     if weight.size <= 64:
         for (row, column), value in np.ndenumerate(weight.T):
@@ -127,49 +128,92 @@ def _finish_slice(ax: Axes, slice_: Slice, observations: np.ndarray, names: list
     ax.set(xlim=(slice_.x[0], slice_.x[-1]), ylim=(slice_.y[0], slice_.y[-1]))
 
 
+@dataclass(frozen=True)
+class Panel:
+    """
+    :param dim: Which latent dimension it shows
+    :param modes: Of which modes
+    :param is_first: Whether the panels before it show other modes
+    """
+
+    dim: int
+    modes: list[int]
+    is_first: bool
+
+
+def _choose_panels(network: Network, inputs: th.Tensor, n_modes: int) -> list[Panel]:
+    """The groups of dimensions whose modes are the strongest, as many as fit; of a group that is too large a part."""
+    span = network.span
+    of_groups = network.strengths(inputs).split(span.arch.nmodes)
+    z = network.latent(inputs)
+    panels: list[Panel] = []
+    for group in th.stack([strengths.sum() for strengths in of_groups]).argsort(descending=True).tolist():
+        strongest = of_groups[group].argsort(descending=True)[:n_modes].tolist()
+        modes = [group * span.arch.nmodes + mode for mode in strongest]
+        dims = th.tensor(network.dimensions(modes[0]))
+        # Those that vary most, when there are more than fit.
+        variation = _relative(network, z, z)[:, dims][..., strongest].std(dim=0, correction=0).sum(dim=1)
+        shown = sorted(dims[variation.argsort(descending=True)[:MOST_PANELS]].tolist())
+        if len(panels) + len(shown) > MOST_PANELS:
+            break
+        panels += [Panel(dim, modes, dim == shown[0]) for dim in shown]
+    return panels
+
+
+def _relative(network: Network, z: th.Tensor, seen: th.Tensor) -> th.Tensor:
+    """
+    A factor of one dimension may be taken out of another's: each spline is drawn relative to its size in the states seen.
+
+    :param z: Shape (B, D)
+    :param seen: Shape (number of states, D)
+    :return: Shape (B, D, M)
+    """
+    return network.splines(z) / network.splines(seen).square().mean(dim=0).sqrt().clamp(min=1e-12)
+
+
 def _draw_splines(
     figure: SubFigure,
     network: Network,
     inputs: th.Tensor,
     names: list[str],
-    n_modes: int,
     rows: int,
-    panels: int,
+    panels: list[Panel],
     states: str,
 ) -> None:
     z = network.latent(inputs)  # (B, D)
     strengths = network.strengths(inputs)
-    strongest = strengths.argsort(descending=True)[:n_modes].tolist()
     share = (strengths / strengths.sum().clamp(min=1e-12)).tolist()
     grid = th.linspace(0, 1, 401)
-    curves = network.splines(grid[:, None].expand(-1, z.shape[1]))[..., strongest]  # (401, D, n_modes)
-    # A factor of one dimension may be taken out of another's: each spline is drawn relative to its size in the states seen.
-    size = network.splines(z)[..., strongest].square().mean(dim=0).sqrt().clamp(min=1e-12)  # (D, n_modes)
-    curves = curves / size
-    # Those that vary most, when there are more than fit.
-    variation = (network.splines(z)[..., strongest] / size).std(dim=0).sum(dim=1)  # (D,)
-    shown = sorted(variation.argsort(descending=True)[:panels].tolist())
+    everywhere = grid[:, None].expand(-1, z.shape[1])
+    curves = _relative(network, everywhere, z)  # (401, D, M)
 
-    columns = math.ceil(panels / rows)
+    columns = math.ceil(len(panels) / rows)
     axes = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten()
-    for ax in axes[panels:]:
+    for ax in axes[len(panels) :]:
         ax.axis("off")
     gaps = network.gaps()
-    for ax, dim in zip(axes, shown, strict=False):
-        _draw_dimension(ax, grid.numpy(), curves[:, dim].numpy(), z[:, dim].numpy())
+    for ax, panel in zip(axes, panels, strict=False):
+        dim, own = panel.dim, [mode % network.span.arch.nmodes for mode in panel.modes]
+        _draw_dimension(ax, grid.numpy(), curves[:, dim, own].numpy(), z[:, dim].numpy())
         if dim in gaps:
-            empty = network.splines(grid[:, None].expand(-1, z.shape[1]))[:, dim].abs().amax(dim=1) == 0
+            empty = network.splines(everywhere)[:, dim].abs().amax(dim=1) == 0
             ax.fill_between(grid, 0, 1, where=empty.numpy(), transform=ax.get_xaxis_transform(), color="#d62728", alpha=0.2)
         # Beside many others there is only room for one name in a line.
         between = ", " if columns <= 4 else ",\n"
         ax.set_title(f"$z_{{{dim + 1}}}$" + _mostly(network, inputs, names, dim, between), fontsize=10 if columns <= 4 else 9)
-    for ax in axes[max(0, panels - columns) : panels]:
+        if panel.is_first:
+            labels = [f"mode {mode + 1} ({100 * share[mode]:.0f} %)" for mode in panel.modes]
+            ax.legend(ax.get_lines()[: len(labels)], labels, fontsize=8, frameon=False, loc="best", handlelength=1.2)
+    for ax in axes[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel("z")
         ax.tick_params(labelbottom=True)  # also above a place that is empty
-    of = f" ({panels} of {z.shape[1]} latent dimensions)" if panels < z.shape[1] else ""
-    figure.suptitle(f"Splines of {ROLES[network.role]}'s strongest modes; grey and bold: {states}{of}", fontsize=12)
-    labels = [f"mode {mode + 1} ({100 * share[mode]:.0f} %)" for mode in strongest]
-    axes[0].legend(axes[0].get_lines()[: len(labels)], labels, fontsize=8, frameon=False, loc="best", handlelength=1.2)
+    of = f" ({len(panels)} of {z.shape[1]} latent dimensions)" if len(panels) < z.shape[1] else ""
+    group_size = network.span.group_size
+    if group_size == z.shape[1]:
+        what = "strongest modes"
+    else:
+        what = "strongest latent dimensions" if group_size == 1 else f"strongest groups of {group_size} latent dimensions"
+    figure.suptitle(f"Splines of {ROLES[network.role]}'s {what}; grey and bold: {states}{of}", fontsize=12)
 
 
 def _draw_dimension(ax: Axes, grid: np.ndarray, curves: np.ndarray, z: np.ndarray) -> None:

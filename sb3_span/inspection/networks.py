@@ -8,7 +8,7 @@ from torch import nn
 
 from sb3_span.nn import SPAN
 from sb3_span.nn.basis import basis_values
-from sb3_span.nn.splines import normalize
+from sb3_span.nn.splines import combine, normalize
 from sb3_span.nn.stacked import pick
 
 # SB3's linear layers that read the modes of a network without a head of its own, by role.
@@ -52,19 +52,32 @@ class Network:
         """
         return self.span.preprocess(x, self.index)[0]
 
+    def dimensions(self, mode: int) -> range:
+        """The latent dimensions whose splines this mode multiplies."""
+        first = mode // self.span.arch.nmodes * self.span.group_size
+        return range(first, min(first + self.span.group_size, self.span.latent_dim))
+
+    def _values(self, z: th.Tensor) -> th.Tensor:
+        """The basis functions, shape (1, B, D, N)."""
+        scale = None if self.span.scale is None else pick(self.span.scale, self.index)
+        return basis_values(z.unsqueeze(0), scale, self.span.arch.nelems, self.span.arch.degree)
+
     @th.no_grad()
     def splines(self, z: th.Tensor) -> th.Tensor:
         """
         :param z: Points in the unit cube, shape (B, D)
-        :return: The spline of each dimension and mode, shape (B, D, W), 1 where a mode's group does not have the dimension; the
-            modes are its products over D
+        :return: The splines of each dimension, shape (B, D, M): those that its group's modes multiply
         """
-        scale = None if self.span.scale is None else pick(self.span.scale, self.index)
-        values = basis_values(z.unsqueeze(0), scale, self.span.arch.nelems, self.span.arch.degree)[0]  # (B, D, N)
-        factors = th.einsum("bdn,dnm->bdm", values, self.span.coefficients[self.index])
-        group = th.arange(factors.shape[1]) // self.span.group_size  # of each dimension
-        is_own = group[:, None] == th.arange(self.span.n_modes) // factors.shape[2]  # (D, W)
-        return th.where(is_own, factors.repeat(1, 1, self.span.n_modes // factors.shape[2]), 1.0)
+        return th.einsum("bdn,dnm->bdm", self._values(z)[0], self.span.coefficients[self.index])
+
+    @th.no_grad()
+    def modes(self, z: th.Tensor) -> th.Tensor:
+        """
+        :param z: Points in the unit cube, shape (B, D)
+        :return: The products of splines, not normalised, shape (B, W)
+        """
+        coefficients = pick(self.span.coefficients, self.index)
+        return combine(self._values(z), coefficients, self.span.latent_dim, self.span.group_size)[0]
 
     def strengths(self, x: th.Tensor) -> th.Tensor:
         """
@@ -73,7 +86,7 @@ class Network:
         :param x: What enters the network, shape (B, inputs)
         :return: Shape (W,)
         """
-        modes = self.splines(self.latent(x)).prod(dim=1)
+        modes = self.modes(self.latent(x))
         if self.span.arch.mode_norm:
             modes = normalize(modes)
         spread = modes.std(dim=0, correction=0)

@@ -53,7 +53,7 @@ def plot(
     :param names: A name for each number of an observation; None for the environment's
     :param dims: Names of the two numbers to slice along; None for the most influential ones
     :param observations: States to look at, shape (B, D); None to play some episodes in the environment
-    :param n_modes: Number of modes to draw
+    :param n_modes: Number of modes to draw; with ``group_size``, of each group of dimensions
     :param vecnormalize: VecNormalize's file, if the agent was trained with one. The picture then has the observations that
         the agent sees
     :return: The figure, to show or to save

@@ -33,12 +33,12 @@ class SPANArch:
         ``"layernorm"`` or ``"batchnorm"`` (followed by a sigmoid), ``"minmax"`` (running bounds), ``"none"`` (clamped)
     :param slope: How steep the splines are when training starts, as straight lines: one of each mode goes through zero in the
         middle with one to two times this slope, the others have random slopes of this standard deviation, divided by the
-        square root of D
+        square root of the number of dimensions that are multiplied
     :param mode_norm: Whether the head reads the modes through layer normalisation, without parameters. A product of many
         splines can become arbitrarily large where there is no data; a critic that is trained on its own predictions then
         runs away
-    :param group_size: Number of latent dimensions that a mode multiplies. The dimensions are split into groups of this size, the
-        last of which may be smaller, and each group has ``nmodes`` modes of its own; the linear head reads all of them.
+    :param group_size: Number of latent dimensions that a mode multiplies. The dimensions are split into groups of this size,
+        the last of which may be smaller, and each group has ``nmodes`` modes of its own; the linear head reads all of them.
         None, the default, is one group of all dimensions, as in the paper
     """
 
@@ -72,11 +72,8 @@ class SPANArch:
             raise ValueError(f"span_arch['mode_norm'] is {self.mode_norm!r}; it must be True or False.")
         if self.group_size is not None:
             _check_integer("group_size", self.group_size, 1, "Try 2, or leave it out for products over all dimensions.")
-        elif self.mode_norm and self.nmodes < LEAST_NORMED:
-            raise ValueError(
-                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say "
-                f"no more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
-            )
+        else:
+            self._check_normed(self.nmodes)
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
             if self.preprocess != "dense":
@@ -141,7 +138,16 @@ class SPANArch:
         :param input_dim: Number of features that enter the network
         :return: Number of modes W of all groups, the width of the latent vector that the linear head reads
         """
-        return -(-self.resolve_latent_dim(input_dim) // self.resolve_group_size(input_dim)) * self.nmodes
+        count = -(-self.resolve_latent_dim(input_dim) // self.resolve_group_size(input_dim)) * self.nmodes
+        self._check_normed(count)
+        return count
+
+    def _check_normed(self, count: int) -> None:
+        if self.mode_norm and count < LEAST_NORMED:
+            raise ValueError(
+                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say "
+                f"no more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
+            )
 
     @property
     def n_basis(self) -> int:

@@ -20,11 +20,12 @@ def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int, group_s
     factors = th.einsum("cbdn,cdnm->cdbm", values, coefficients)
     if group_size == latent_dim:
         return product(factors, latent_dim)
-    modes = []
-    for first in range(0, latent_dim, group_size):
-        size = min(group_size, latent_dim - first)
-        modes.append(product(factors[:, first : first + size], size))
-    return th.cat(modes, dim=2)
+    groups, rest = divmod(latent_dim, group_size)
+    whole = factors[:, : latent_dim - rest].unflatten(1, (groups, group_size)).transpose(1, 2)  # (C, group size, groups, B, M)
+    modes = product(whole, group_size).transpose(1, 2).flatten(2)
+    if rest > 0:
+        modes = th.cat([modes, product(factors[:, latent_dim - rest :], rest)], dim=2)
+    return modes
 
 
 def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
@@ -34,9 +35,9 @@ def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
     The gradient of a factor is then a product of the other factors, without the division of ``torch.prod``'s:
     it stays right when a factor is zero or the product underflows.
 
-    :param factors: Shape (C, D, B, M)
+    :param factors: Shape (C, D, ...)
     :param latent_dim: D
-    :return: Shape (C, B, M)
+    :return: Shape (C, ...)
     """
     while latent_dim > 1:
         half, odd = divmod(latent_dim, 2)

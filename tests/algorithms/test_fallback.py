@@ -198,7 +198,7 @@ def test_what_is_replaced_is_noticed(name, change, options):
 
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
 def test_wide_mlps_are_sb3s(name):
-    _, ours = make_twins(name, STEPS[name], network="mlp", policy_kwargs=dict(net_arch=[256, 256]))
+    _, ours = make_twins(name, STEPS[name], network="mlp", policy_kwargs=dict(net_arch=[512, 512]))
     assert ours._plan is None
 
 

@@ -47,11 +47,11 @@ boxes = st.sampled_from([(1,), (3,), (2, 2)]).map(lambda shape: spaces.Box(-2.0,
 archs = st.one_of(
     st.fixed_dictionaries(
         dict(basis=st.just("kernel"), nmodes=st.integers(1, 20), nelems=st.integers(2, 9)),
-        optional=dict(latent_dim=st.integers(1, 9)),
+        optional=dict(latent_dim=st.integers(1, 9), group_size=st.integers(1, 9)),
     ),
     st.fixed_dictionaries(
         dict(basis=st.just("bspline"), degree=st.integers(1, 3), nmodes=st.integers(1, 20), nelems=st.integers(1, 5)),
-        optional=dict(latent_dim=st.integers(1, 9)),
+        optional=dict(latent_dim=st.integers(1, 9), group_size=st.integers(1, 9)),
     ),
 )
 adams = some(weight_decay=st.just(0.01), betas=st.just((0.8, 0.95)), eps=st.just(1e-4))

@@ -19,12 +19,17 @@ ARCHS = {
     "degree 3": dict(basis="bspline", degree=3, nmodes=4, nelems=2),
     "latent": dict(nmodes=11, nelems=5, latent_dim=2),
     "wide": dict(nmodes=21, nelems=2, latent_dim=19),
+    "groups of 1": dict(nmodes=2, nelems=4, latent_dim=9, group_size=1),
+    "groups of 2": dict(nmodes=4, nelems=3, latent_dim=6, group_size=2),
+    "groups of B-splines": dict(basis="bspline", degree=2, nmodes=3, nelems=1, latent_dim=7, group_size=3),
 }
 MLPS = {
     "relu": dict(net_arch=[9, 17], activation_fn=nn.ReLU),
     "tanh": dict(net_arch=[4], activation_fn=nn.Tanh),
     "deep": dict(net_arch=[3, 4, 5, 6], activation_fn=nn.Tanh),
     "linear": dict(net_arch=[]),
+    "wide": dict(net_arch=[37, 70]),
+    "SB3's default for SAC": dict(net_arch=[256, 256]),
 }
 SAC_OPTIONS = {
     "plain": {},
@@ -83,7 +88,7 @@ def check(name, **options):
 
 
 @pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
-@pytest.mark.parametrize("network", ["span", "normed span", "mlp"])
+@pytest.mark.parametrize("network", ["span", "grouped span", "normed span", "mlp"])
 @pytest.mark.parametrize(("name", "option"), [("SAC", key) for key in SAC_OPTIONS] + [("PPO", key) for key in PPO_OPTIONS])
 def test_options(name, option, network):
     check(name, network=network, **{"SAC": SAC_OPTIONS, "PPO": PPO_OPTIONS}[name][option])
@@ -107,6 +112,7 @@ def test_shapes_of_span(name, arch):
 @pytest.mark.parametrize(("name", "role"), [("SAC", "qf"), ("PPO", "vf")])
 def test_a_shape_for_each_role(name, role):
     check(name, policy_kwargs=dict(span_arch={"pi": ARCHS["degree 1"], role: ARCHS["latent"]}))
+    check(name, policy_kwargs=dict(span_arch={"pi": ARCHS["groups of 1"], role: ARCHS["groups of 2"]}))
 
 
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
@@ -127,7 +133,7 @@ def test_clipped_gradients_of_sac(network):
 
 
 @pytest.mark.parametrize("name", ["SAC", "PPO"])
-@pytest.mark.parametrize("network", ["span", "mlp"])
+@pytest.mark.parametrize("network", ["span", "grouped span", "mlp"])
 @pytest.mark.parametrize("lanes", [lanes for _, lanes in KERNELS])
 def test_every_width_of_vectors(name, network, lanes):
     extension.choose(lanes)

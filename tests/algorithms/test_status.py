@@ -27,7 +27,7 @@ def convert(agent):
 
 REASONS = {
     "gSDE": ("SAC", dict(use_sde=True), "gSDE"),
-    "wide": ("SAC", dict(network="mlp", policy_kwargs=dict(net_arch=[256, 256])), "256 x 256 weights is larger than"),
+    "wide": ("SAC", dict(network="mlp", policy_kwargs=dict(net_arch=[512, 512])), "512 x 512 weights is larger than"),
     "deep": ("PPO", dict(network="mlp", policy_kwargs=dict(net_arch=[4] * 8)), "9 layers, and native code at most 8"),
     "activation": ("PPO", dict(network="mlp", policy_kwargs=dict(activation_fn=nn.ELU)), "activation is ELU"),
     "image": ("PPO", dict(env=lambda: make("image")), "observations are images"),

@@ -18,6 +18,7 @@ SIZES = {
 }
 NETWORKS = {
     "span": ("SPANPolicy", dict(span_arch=dict(nmodes=3, nelems=3, mode_norm=False))),
+    "grouped span": ("SPANPolicy", dict(span_arch=dict(nmodes=2, nelems=4, latent_dim=5, group_size=2, mode_norm=False))),
     "normed span": ("SPANPolicy", dict(span_arch=dict(nmodes=6, nelems=3, mode_norm=True))),
     "mlp": ("MlpPolicy", dict(net_arch=[7, 5])),
     "clipped mlp": (sb3_span.ClippedMlpPolicy, dict(net_arch=[6])),
@@ -82,4 +83,5 @@ def assert_same(theirs, ours, tolerance=1e-5):
     names = {name for name in logged if name.startswith("train/")}
     assert names and names == {name for name in own if name.startswith("train/")}
     for name in names - {"train/learning_rate"}:  # SB3 logs what was asked for, ours what is used
-        assert own[name] == pytest.approx(logged[name], rel=2e-3, abs=2e-5), name
+        # The actor's loss is a difference, in which a saturated action's density weighs with few digits.
+        assert own[name] == pytest.approx(logged[name], rel=2e-3, abs=max(2e-5, tolerance / 10)), name

@@ -50,6 +50,8 @@ def test_observation_spaces(observations, tmp_path):
         *(dict(preprocess=preprocess) for preprocess in ("layernorm", "batchnorm", "minmax", "none")),
         dict(latent_dim=7, nelems=9),
         dict(mode_norm=True),
+        *(dict(latent_dim=7, nmodes=2, nelems=4, group_size=size) for size in (1, 2, 3, 7)),
+        dict(latent_dim=6, nmodes=3, group_size=4, mode_norm=True, basis="bspline"),
         dict(pi=dict(nmodes=4), vf=dict(nmodes=2)),
     ],
     ids=str,
@@ -136,7 +138,17 @@ def test_scores_for_those_who_mask(tmp_path):
     np.testing.assert_allclose(scores - scores[0], expected - expected[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("algo, arch", [(SAC, {}), (PPO, dict(basis="bspline", degree=3)), (PPO, None)], ids=str)
+@pytest.mark.parametrize(
+    "algo, arch",
+    [
+        (SAC, {}),
+        (PPO, dict(basis="bspline", degree=3)),
+        (SAC, dict(nmodes=4, latent_dim=16, group_size=1)),
+        (PPO, dict(nmodes=4, nelems=4, latent_dim=17, group_size=2)),
+        (PPO, None),
+    ],
+    ids=str,
+)
 def test_weights_in_bytes(algo, arch, tmp_path):
     """A quarter of the size, an error that is small, and said."""
     mlp = dict(policy="MlpPolicy", policy_kwargs=dict(net_arch=[12, 12]))

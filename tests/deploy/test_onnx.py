@@ -34,6 +34,12 @@ def test_policies(algo, observations, actions, tmp_path):
     assert export_onnx(lively(algo, observations, actions), tmp_path).observations == TOTAL
 
 
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_groups(group_size, tmp_path):
+    span_arch = dict(nmodes=3, nelems=3, latent_dim=7, group_size=group_size)
+    assert export_onnx(lively(SAC, span_arch=span_arch), tmp_path).observations == TOTAL
+
+
 def test_parts_of_an_observation_with_the_names_of_outputs(tmp_path):
     names = {"action": 2, "scores": 1, "observation_scores": 2, "position": 3, "observation_0": 1}
     space = spaces.Dict({name: spaces.Box(-1, 1, (size,)) for name, size in names.items()})

@@ -25,6 +25,9 @@ def networks_of(algorithm, policy="SPANPolicy", **policy_kwargs):
         pytest.param(PPO, dict(pi=ARCH, vf=dict(nmodes=3)), ["pi", "vf"], id="PPO"),
         pytest.param(SAC, ARCH, ["pi", "qf", "qf"], id="SAC, without the targets"),
         pytest.param(SAC, dict(basis="bspline", degree=1), ["pi", "qf", "qf"], id="SAC bspline"),
+        pytest.param(SAC, dict(ARCH, latent_dim=7, group_size=1), ["pi", "qf", "qf"], id="SAC groups of 1"),
+        pytest.param(PPO, dict(ARCH, latent_dim=7, group_size=3), ["pi", "vf"], id="PPO groups of 3"),
+        pytest.param(PPO, dict(ARCH, latent_dim=7, group_size=2, mode_norm=True), ["pi", "vf"], id="PPO groups, normalised"),
     ],
 )
 def test_splines_multiply_to_what_the_network_computes(algorithm, span_arch, roles):
@@ -32,7 +35,12 @@ def test_splines_multiply_to_what_the_network_computes(algorithm, span_arch, rol
     assert [network.role for network in networks] == roles
     for network in networks:
         x = th.randn(7, network.span.input_dim)
-        out = network.splines(network.latent(x)).prod(dim=1)
+        z, n_modes = network.latent(x), network.span.arch.nmodes
+        splines = network.splines(z)  # (7, D, M)
+        out = th.stack(
+            [splines[:, network.dimensions(mode), mode % n_modes].prod(dim=1) for mode in range(network.span.n_modes)], dim=1
+        )
+        assert th.allclose(out, network.modes(z), atol=1e-6)
         out = normalize(out) if network.span.arch.mode_norm else out
         if network.span.head is not None:
             out = out @ network.head.T + network.span.head.bias[network.index]
@@ -68,6 +76,18 @@ def test_dead_modes():
     (problem,) = pi.problems(x)
     assert problem.startswith("2 of 4 modes of 'pi' are dead (2, 4)")
     assert pi.dead_modes(x[:1]) == [0, 1, 2, 3]  # in a single state nothing changes
+
+
+def test_dead_modes_of_groups():
+    policy, (pi, _) = networks_of(PPO, span_arch=dict(nmodes=2, nelems=4, latent_dim=5, group_size=2))
+    x = th.randn(100, 3)
+    assert pi.dead_modes(x) == []
+    assert [list(pi.dimensions(mode)) for mode in (0, 1, 2, 5)] == [[0, 1], [0, 1], [2, 3], [4]]
+    with th.no_grad():
+        policy.action_net.weight[:, 5] = 0
+        pi.span.coefficients[0, 3, :, 0] = 0  # a factor of the second group's first mode
+    assert pi.dead_modes(x) == [2, 5]
+    assert pi.problems(x)[0].startswith("2 of 6 modes of 'pi' are dead (3, 6)")
 
 
 def test_gaps():

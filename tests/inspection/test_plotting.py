@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from sb3_span.cli import main
 from sb3_span.inspection import NetworkWarning, plot
 from sb3_span.inspection.environments import OBSERVATIONS
+from sb3_span.inspection.networks import find_networks
 from sb3_span.saved import load_shared, save_shared
 from tests.policies.envs import make
 
@@ -108,6 +109,36 @@ def test_many_dimensions():
     figure.canvas.draw()
     for left, right in itertools.pairwise(splines[:6]):  # titles do not lie on each other
         assert left.title.get_window_extent().x1 < right.title.get_window_extent().x0
+
+
+@UNTRAINED
+@pytest.mark.parametrize("group_size, panels", [(1, {12}), (2, {12}), (5, {10}), (14, {6, 12}), (20, {12})])
+def test_groups(group_size, panels):
+    """The panels show whole groups, each with its own modes, and a large group its most lively dimensions."""
+    model = SAC(
+        "SPANPolicy",
+        "HalfCheetah-v5",
+        device="cpu",
+        seed=0,
+        buffer_size=10,
+        policy_kwargs=dict(span_arch=dict(nmodes=4, nelems=3, latent_dim=20, group_size=group_size)),
+    )
+    figure = plot(model, names=OBSERVATIONS["HalfCheetah"])
+    _, splines = axes_of(figure)
+    drawn = [ax for ax in splines if ax.get_lines()]
+    assert len(drawn) in panels and all(len(ax.get_lines()) == 3 + 3 + 1 for ax in drawn)
+    dims = [int(ax.get_title()[4:].split("}")[0]) - 1 for ax in drawn]
+    groups = [dim // group_size for dim in dims]
+    assert len(set(dims)) == len(drawn)
+    network = find_networks(model.policy)[0]
+    for ax, group, before in zip(drawn, groups, [None, *groups], strict=False):
+        if group == before:
+            assert ax.get_legend() is None
+            continue
+        modes = [int(label.split()[1]) - 1 for label in texts(ax.get_legend().get_texts())]
+        assert {mode // 4 for mode in modes} == {group} and len(modes) == 3
+        for mode in modes:
+            assert set(dim for dim in dims if dim // group_size == group) <= set(network.dimensions(mode))
 
 
 def test_warnings_come_with_the_picture(tmp_path, capsys, monkeypatch):

@@ -34,13 +34,15 @@ int main(void) {
         SpanShape s = {.stack = 1 + rand() % 3, .inputs = 1 + rand() % 21, .latent = 1 + rand() % 21};
         s.batch = run % 7 ? rand() % 40 : 300;
         s.basis = basis, s.modes = 1 + rand() % 37, s.outputs = rand() % 4, s.degree = degree;
-        s.mode_norm = run % 2 && s.modes > 2;
+        s.group = run % 3 ? s.latent : 1 + rand() % s.latent;
         size_t C = s.stack, B = s.batch, I = s.inputs, D = s.latent, N = s.basis, M = s.modes, O = s.outputs;
-        size_t sizes[] = {B * I, C * D * I, C * D, C * D, C * D * N * M, C * O * M, C * O};
+        size_t W = (D + s.group - 1) / s.group * M;
+        s.mode_norm = run % 2 && W > 2;
+        size_t sizes[] = {B * I, C * D * I, C * D, C * D, C * D * N * M, C * O * W, C * O};
         float *p[7], *g[7];
         for (int i = 0; i < 7; i++) p[i] = floats(sizes[i]), g[i] = floats(sizes[i]);
         for (size_t i = 0; i < C * D; i++) p[3][i] *= (float)(1 + rand() % 20);
-        float *out = floats(C * B * (O ? O : M)), *z = malloc(C * 2 * D * span_round_up(B, kernel->lanes) * sizeof(float) + 1);
+        float *out = floats(C * B * (O ? O : W)), *z = malloc(C * 2 * D * span_round_up(B, kernel->lanes) * sizeof(float) + 1);
         SpanInputs in = {p[0], p[1], p[2], p[3], p[4], p[5], p[6]};
         SpanGradients grads = {run % 3 ? g[0] : NULL, run % 5 ? g[1] : NULL, g[2], g[3], g[4], g[5], g[6]};
         if (kernel->forward(&s, &in, out, z) || kernel->backward(&s, &in, z, out, &grads)) return 1;

@@ -26,6 +26,10 @@ from sb3_span.nn import SPAN, SPANArch
             (dict(slope=slope), r"span_arch\['slope'\] is .*; it must be a positive number")
             for slope in (0, -1, math.nan, math.inf, True, "2")
         ),
+        *(
+            (dict(group_size=size), rf"span_arch\['group_size'\] is {size!r}; it must be an integer of at least 1. Try 2")
+            for size in (0, 2.5, True, -1, "2")
+        ),
         (dict(latent_dim=0), r"span_arch\['latent_dim'\] is 0; .* at least 1"),
         (dict(latent_dim=3, preprocess="minmax"), r"only the dense preprocessing can change the number of dimensions"),
         (dict(preprocess="softmax"), r"span_arch\['preprocess'\] is 'softmax'; choose one of \['dense', "),

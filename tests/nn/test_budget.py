@@ -15,6 +15,8 @@ from sb3_span.nn.budget import Role, count_mlp, count_span, count_trainable, mat
         dict(basis="bspline", nelems=1, degree=1),
         dict(basis="bspline", degree=3, latent_dim=3),
         *(dict(preprocess=name) for name in ("layernorm", "batchnorm", "minmax", "none")),
+        *(dict(nmodes=2, group_size=size) for size in (1, 2, 9)),
+        dict(basis="bspline", latent_dim=7, group_size=3),
     ],
     ids=str,
 )

@@ -33,9 +33,17 @@ SHAPES = [
     dict(basis="bspline", nmodes=1, nelems=2, degree=1),
     dict(basis="bspline", nmodes=7, nelems=1, degree=2),
     dict(basis="bspline", nmodes=17, nelems=3, degree=3),
+    dict(basis="kernel", nmodes=2, nelems=4, group_size=1),
+    dict(basis="kernel", nmodes=3, nelems=3, group_size=2, mode_norm=True),
+    dict(basis="bspline", nmodes=4, nelems=2, degree=1, group_size=3),
 ]
 EACH_SHAPE = pytest.mark.parametrize(
-    "arch", SHAPES, ids=lambda arch: f"{arch['basis']}-{arch.get('degree', 2)}" + "-normed" * arch.get("mode_norm", False)
+    "arch",
+    SHAPES,
+    ids=lambda arch: "-".join(
+        [arch["basis"], str(arch.get("degree", 2)), *(["normed"] if "mode_norm" in arch else [])]
+        + ([f"groups of {arch['group_size']}"] if "group_size" in arch else [])
+    ),
 )
 EACH_KERNEL = pytest.mark.parametrize("kernel", range(len(KERNELS)), ids=[name for name, _ in KERNELS])
 
@@ -60,7 +68,7 @@ def assert_equals_double_precision(net, x, kernel, tolerance=None):
     """
     net.coefficients.data *= 1 + 0.1 * th.randn_like(net.coefficients)  # no longer the straight lines of the start
     reference = copy.deepcopy(net).double()
-    grad_out = th.randn(net.n_stack, len(x), net.output_dim or net.arch.nmodes)
+    grad_out = th.randn(net.n_stack, len(x), net.output_dim or net.n_modes)
     ours = gradients(net, x, grad_out, lambda net, x: run_native(net, x, kernel))
     exact = gradients(reference, x.double(), grad_out.double(), SPAN.__call__)
     with mock.patch.object(choice, "IS_NATIVE", False):
@@ -82,7 +90,7 @@ def test_equals_double_precision(kernel, data):
         nmodes=max(data.draw(st.integers(1, 20)), LEAST_NORMED if "mode_norm" in arch else 1),
         nelems=data.draw(st.integers(2, 12)),
     )
-    arch |= dict(latent_dim=data.draw(st.integers(4, 20)))
+    arch |= dict(latent_dim=data.draw(st.integers(4, 20)), group_size=data.draw(st.none() | st.integers(1, 20)))
     # Not the very smallest: where a tensor holds only one sum, and that cancels, no single precision is enough.
     inputs, stack, batch = data.draw(st.integers(4, 20)), data.draw(st.integers(1, 3)), data.draw(st.integers(8, 20))
     th.manual_seed(data.draw(st.integers(0, 1000)))
@@ -253,6 +261,7 @@ def test_torch_for_everything_else(arch, calls):
     th.func.jacrev(net)(x)
     with th.autocast("cpu", dtype=th.bfloat16):
         net(x)
+    th.compiler.reset()  # it keeps count of how often it has compiled this
     th.compile(net, backend="eager", fullgraph=True)(x)
     th.export.export(net, (x,))
     assert not calls

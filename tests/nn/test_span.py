@@ -28,11 +28,13 @@ def by_hand(net: SPAN, x: th.Tensor, network: int) -> th.Tensor:
             network, 0
         ]  # (D, N)
         modes = []
-        for j in range(net.arch.nmodes):
-            mode = th.ones((), dtype=x.dtype)
-            for p in range(len(z)):
-                mode = mode * (values[p] @ net.coefficients[network, p, :, j])
-            modes.append(mode)
+        size = net.arch.group_size or len(z)
+        for group in [range(len(z))[first : first + size] for first in range(0, len(z), size)]:
+            for j in range(net.arch.nmodes):
+                mode = th.ones((), dtype=x.dtype)
+                for p in group:
+                    mode = mode * (values[p] @ net.coefficients[network, p, :, j])
+                modes.append(mode)
         rows.append(th.stack(modes))
     return th.stack(rows)
 
@@ -46,6 +48,48 @@ def test_equals_the_definition(arch):
     for network in range(3):
         th.testing.assert_close(modes[network], by_hand(net, x, network))
         th.testing.assert_close(net(x, only=network), modes[network])
+
+
+# Of seven or five dimensions: groups of one; the last of them smaller; the last of one dimension alone.
+GROUPS = pytest.mark.parametrize("group_size", [1, 2, 3, 4])
+
+
+@BOTH
+@GROUPS
+@pytest.mark.parametrize("mode_norm", [False, True])
+def test_groups_equal_the_definition(arch, group_size, mode_norm):
+    net = SPAN(5, {**arch, "latent_dim": 7, "group_size": group_size, "mode_norm": mode_norm}, n_stack=2).double()
+    x = th.randn(6, 5, dtype=th.float64)
+    width = -(-7 // group_size) * 3
+    assert net.n_modes == net.arch.count_modes(5) == width
+    for network, modes in enumerate(net(x)):
+        expected = by_hand(net, x, network)
+        assert expected.shape == (6, width)
+        th.testing.assert_close(modes, th.nn.functional.layer_norm(expected, [width]) if mode_norm else expected)
+
+
+def test_two_groups_by_hand():
+    """z = 1/2 lies in the middle of three straight pieces; the third dimension is a group of its own."""
+    net = SPAN(1, dict(basis="bspline", degree=1, nelems=2, nmodes=1, latent_dim=3, group_size=2, preprocess="dense"))
+    with th.no_grad():
+        net.preprocess.weight.zero_(), net.preprocess.bias.zero_()
+        net.coefficients[0, :, :, 0] = th.tensor([2.0, 3.0, 5.0])[:, None]
+    assert net(th.randn(1, 1)).tolist() == [[6.0, 5.0]]
+
+
+@BOTH
+@pytest.mark.parametrize("size", [4, 5, 100])
+def test_a_group_of_all_dimensions_is_none(arch, size):
+    """... to the last bit, the start among it."""
+    nets = []
+    for group_size in (None, size):
+        th.manual_seed(0)
+        nets.append(SPAN(4, {**arch, "group_size": group_size}, n_stack=2, output_dim=2))
+    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert th.equal(one, other)
+    x = th.randn(9, 4)
+    assert th.equal(nets[0](x), nets[1](x))
+    assert th.equal(nets[0].double()(x.double()), nets[1].double()(x.double()))
 
 
 @BOTH
@@ -71,9 +115,10 @@ def test_single_network_is_a_stack_of_one(arch):
 
 
 @BOTH
+@pytest.mark.parametrize("group_size", [None, 1, 2])
 @pytest.mark.parametrize("scale", [None, -3.0, 1e6])
-def test_gradients(arch, scale):
-    net = SPAN(3, arch, n_stack=2, output_dim=2).double()
+def test_gradients(arch, scale, group_size):
+    net = SPAN(3, {**arch, "group_size": group_size}, n_stack=2, output_dim=2).double()
     if scale is not None and arch is KERNEL:
         net.scale.data.fill_(scale)
     # A factor that is exactly zero everywhere, and one that is zero in one mode.
@@ -159,8 +204,9 @@ def test_minmax_learns_the_range_and_ignores_what_is_not_finite():
 
 
 @BOTH
-def test_every_parameter_learns(arch):
-    net = SPAN(4, arch, n_stack=2, output_dim=2)
+@pytest.mark.parametrize("group_size", [None, 1, 3])
+def test_every_parameter_learns(arch, group_size):
+    net = SPAN(4, {**arch, "group_size": group_size}, n_stack=2, output_dim=2)
     before = copy.deepcopy(net.state_dict())
     (net(5 * th.randn(512, 4)) ** 2).sum().backward()  # wide enough to reach the outermost splines
     th.optim.SGD(net.parameters(), lr=1e-3).step()
@@ -191,6 +237,9 @@ def test_normalised_modes_have_mean_zero_and_variance_one(arch, output_dim):
 def test_normalised_modes_take_three_or_more():
     with pytest.raises(ValueError, match=r"span_arch\['nmodes'\] is 2 with mode_norm=True.*nmodes=3 or more"):
         SPAN(4, dict(nmodes=2, mode_norm=True))
+    with pytest.raises(ValueError, match=r"span_arch\['nmodes'\] is 2 with mode_norm=True.*nmodes=3 or more"):
+        SPAN(4, dict(nmodes=2, mode_norm=True, group_size=4))
+    SPAN(4, dict(nmodes=2, mode_norm=True, group_size=2))  # four in all
 
 
 @pytest.mark.parametrize("input_dim, latent_dim", [(128, 128), (129, 64), (512, 64)])
@@ -200,9 +249,10 @@ def test_wide_inputs_are_projected_down(input_dim, latent_dim):
 
 
 @BOTH
+@pytest.mark.parametrize("group_size", [None, 1, 3])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
-def test_can_be_traced(arch):
-    net = SPAN(5, arch, n_stack=2, output_dim=1)
+def test_can_be_traced(arch, group_size):
+    net = SPAN(5, {**arch, "group_size": group_size}, n_stack=2, output_dim=1)
     traced = th.jit.trace(net, (th.randn(3, 5),))
     x = th.randn(9, 5)
     th.testing.assert_close(traced(x), net(x))
@@ -210,10 +260,11 @@ def test_can_be_traced(arch):
 
 @pytest.mark.parametrize("preprocess", ["dense", "layernorm", "batchnorm", "minmax", "none"])
 @pytest.mark.parametrize("n_stack, only", [(None, None), (2, None), (2, 1)])
+@pytest.mark.parametrize("group_size", [None, 2])
 @BOTH
 @pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
-def test_can_be_scripted(arch, n_stack, only, preprocess):
-    net = SPAN(5, {**arch, "preprocess": preprocess}, n_stack=n_stack, output_dim=1)
+def test_can_be_scripted(arch, group_size, n_stack, only, preprocess):
+    net = SPAN(5, {**arch, "preprocess": preprocess, "group_size": group_size}, n_stack=n_stack, output_dim=1)
     net(th.randn(20, 5))
     scripted = th.jit.script(net)
     scripted(th.randn(20, 5)).sum().backward()
@@ -244,6 +295,16 @@ def test_one_factor_of_each_mode_crosses_zero(n_stack, dim, nmodes):
     assert by_dimension.max() - by_dimension.min() <= 1
 
 
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_one_factor_of_each_mode_of_a_group_crosses_zero(group_size):
+    net = SPAN(5, dict(basis="bspline", degree=1, nmodes=4, nelems=2, group_size=group_size), n_stack=3)
+    crosses = net.coefficients.detach()[:, :, 2, :] == 0
+    for group in crosses.split(group_size, dim=1):
+        assert (group.sum(dim=1) == 1).all()
+        by_dimension = group.sum(dim=2)
+        assert group.shape[1] < group_size or (by_dimension.max() - by_dimension.min() <= 1)
+
+
 @pytest.mark.parametrize("slope", [0.4, 2.5, 8])
 def test_slopes_at_the_start(slope):
     dim = 25
@@ -272,6 +333,7 @@ def test_factors_start_as_straight_lines(arch):
         nmodes=st.integers(1, 7),
         nelems=st.integers(2, 9),
         latent_dim=st.none() | st.integers(1, 9),
+        group_size=st.none() | st.integers(1, 9),
         shape=st.sampled_from([dict(basis="kernel")] + [dict(basis="bspline", degree=degree) for degree in (1, 2, 3, 4)]),
     ),
     st.integers(1, 9),
@@ -284,9 +346,9 @@ def test_any_shape(options, input_dim, n_stack, batch):
     arch = SPANArch.make({**options, **shape})
     net = SPAN(input_dim, arch, n_stack=n_stack)
     modes = net(th.randn(batch, input_dim))
-    assert modes.shape == (n_stack, batch, arch.nmodes)
-    assert modes.isfinite().all()
     latent = arch.latent_dim or input_dim
+    assert modes.shape == (n_stack, batch, -(-latent // (arch.group_size or latent)) * arch.nmodes)
+    assert modes.isfinite().all()
     per_network = latent * input_dim + latent + latent * arch.n_basis * arch.nmodes + latent * (arch.basis == "kernel")
     assert sum(param.numel() for param in net.parameters()) == n_stack * per_network
     assert SPANArch.make(arch.to_dict()) == arch
@@ -303,7 +365,7 @@ def test_wrong_sizes(sizes):
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
 def test_sizes_may_be_numpys():
-    net = SPAN(np.int64(3), dict(nelems=np.int64(4), slope=np.float32(2)), output_dim=np.int64(2))
+    net = SPAN(np.int64(3), dict(nelems=np.int64(4), slope=np.float32(2), group_size=np.int64(2)), output_dim=np.int64(2))
     assert {type(value) for value in net.arch.to_dict().values()} == {bool, int, float, str, type(None)}
     x = th.randn(5, 3)
     th.testing.assert_close(th.jit.script(net)(x), net(x))

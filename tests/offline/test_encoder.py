@@ -14,9 +14,11 @@ from sb3_span.offline import SPANEncoderFactory, SPANIQLConfig
 
 OBSERVATION_DIM, ACTION_DIM, N_ACTIONS, BATCH = 5, 2, 3, 32
 ENCODER = SPANEncoderFactory(nmodes=4, nelems=3)
+GROUPS = SPANEncoderFactory(nmodes=2, nelems=4, latent_dim=6, group_size=1)
 ACTOR_CRITIC = dict(actor_encoder_factory=ENCODER, critic_encoder_factory=ENCODER)
 CONFIGS = {
     "IQL": IQLConfig(**ACTOR_CRITIC, value_encoder_factory=ENCODER),
+    "IQL in groups": IQLConfig(actor_encoder_factory=GROUPS, critic_encoder_factory=GROUPS, value_encoder_factory=GROUPS),
     "SPANIQL": SPANIQLConfig(**ACTOR_CRITIC, value_encoder_factory=ENCODER),
     "CQL": CQLConfig(**ACTOR_CRITIC),
     "TD3+BC": TD3PlusBCConfig(**ACTOR_CRITIC, update_actor_interval=1),

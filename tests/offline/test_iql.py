@@ -80,7 +80,13 @@ def gradients(algo):
 
 
 @pytest.mark.parametrize(
-    "encoder", [SPANEncoderFactory(nmodes=5), SPANEncoderFactory(basis="bspline"), VectorEncoderFactory([8])]
+    "encoder",
+    [
+        SPANEncoderFactory(nmodes=5),
+        SPANEncoderFactory(basis="bspline"),
+        SPANEncoderFactory(nmodes=3, nelems=4, latent_dim=9, group_size=2),
+        VectorEncoderFactory([8]),
+    ],
 )
 @pytest.mark.parametrize("n_critics", [1, 3])
 def test_updates_are_those_of_d3rlpy(encoder, n_critics):

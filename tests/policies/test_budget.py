@@ -12,6 +12,7 @@ from tests.test_hyperparams import PAPER, Still, read
 
 SHAPES = [
     dict(nmodes=3, nelems=5),
+    dict(nmodes=2, nelems=4, latent_dim=7, group_size=2),
     dict(nmodes=2, nelems=1, basis="bspline", degree=3),
     dict(nmodes=4, nelems=2, latent_dim=2),
 ]

@@ -29,6 +29,9 @@ SPACES += [(algo, "vector", act) for algo in ALGORITHMS for act in action_spaces
 SPACES += [(PPO, obs, act) for obs in OBSERVATIONS if obs not in ("vector", "image", "dict") for act in list(ACTIONS)[1:]]
 
 
+GROUPS = dict(nmodes=2, nelems=4, group_size=2)
+
+
 @pytest.mark.parametrize("algo, obs, act", SPACES, ids=name)
 def test_spaces(algo, obs, act, tmp_path):
     model = make_model(algo, make(obs, act))
@@ -77,6 +80,16 @@ def test_spaces(algo, obs, act, tmp_path):
             for algo in (SAC, TD3, TQC)
         ],
         pytest.param(SAC, dict(span_arch=dict(qf=dict(latent_dim=2))), {}, id="SAC one shape given"),
+        *[
+            pytest.param(algo, dict(span_arch=dict(GROUPS, latent_dim=5)), {}, id=f"{name(algo)} groups")
+            for algo in ALGORITHMS
+        ],
+        pytest.param(SAC, dict(span_arch=dict(GROUPS, mode_norm=True)), dict(use_sde=True), id="SAC groups gSDE"),
+        *[
+            pytest.param(algo, dict(span_arch=dict(GROUPS, preprocess=preprocess)), {}, id=f"{name(algo)} groups {preprocess}")
+            for algo in (PPO, DQN)
+            for preprocess in ("layernorm", "batchnorm", "minmax", "none")
+        ],
         pytest.param(DQN, dict(span_arch=dict(qf=dict(basis="bspline"))), {}, id="DQN shape by role"),
         *[
             pytest.param(algo, dict(span_arch=dict(preprocess=preprocess)), {}, id=f"{name(algo)} {preprocess}")
@@ -112,11 +125,12 @@ def test_images_that_are_normalised_already(tmp_path):
     assert_survives_saving(model, tmp_path)
 
 
+@pytest.mark.parametrize("arch", [SMALL, GROUPS], ids=["", "groups"])
 @pytest.mark.parametrize("obs", ["vector", "image", "dict", "discrete"])
 @pytest.mark.parametrize("algo, act", [(PPO, "box"), (SAC, "box"), (TD3, "box"), (DQN, "discrete")], ids=name)
-def test_span_as_features_extractor(algo, act, obs, tmp_path):
+def test_span_as_features_extractor(algo, act, obs, arch, tmp_path):
     policy_kwargs = dict(
-        features_extractor_class=SPANFeaturesExtractor, features_extractor_kwargs=dict(span_arch=SMALL), net_arch=[]
+        features_extractor_class=SPANFeaturesExtractor, features_extractor_kwargs=dict(span_arch=arch), net_arch=[]
     )
     policy = "MultiInputPolicy" if obs == "dict" else "MlpPolicy"
     model = make_model(algo, make(obs, act), policy=policy, span_arch=None, policy_kwargs=policy_kwargs)

@@ -66,27 +66,27 @@ static void copy_unpadded(float *to, const float *from, size_t rows, size_t widt
 
 INLINE int padded(int n) { return (int)span_round_up(n, LANES); }
 
-/* out = x w + b. x: (B, stride), of which `inputs` columns count; w: (inputs, width), b: (width), out: (B, width). */
+/* out = x w + b. x: (B, stride), of which `inputs` columns count; w: (width / LANES, inputs, LANES), b: (width), out: (B, width). */
 static void linear(const float *x, int stride, int inputs, const float *w, const float *b, int width, int batch, float *out) {
-    int s = 0;
-    for (; s + 4 <= batch; s += 4) {
-        const float *x0 = x + (size_t)s * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
-        float *row = out + (size_t)s * width;
-        for (int k = 0; k < width; k += LANES) {
-            Vec a0 = load(b + k), a1 = a0, a2 = a0, a3 = a0;
+    for (int k = 0; k < width; k += LANES, w += (size_t)inputs * LANES) {
+        const Vec bias = load(b + k);
+        int s = 0;
+        for (; s + 4 <= batch; s += 4) {
+            const float *x0 = x + (size_t)s * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+            float *row = out + (size_t)s * width + k;
+            Vec a0 = bias, a1 = bias, a2 = bias, a3 = bias;
             for (int i = 0; i < inputs; i++) {
-                Vec weights = load(w + (size_t)i * width + k);
+                Vec weights = load(w + i * LANES);
                 a0 += x0[i] * weights, a1 += x1[i] * weights, a2 += x2[i] * weights, a3 += x3[i] * weights;
             }
-            store(row + k, a0), store(row + width + k, a1), store(row + 2 * width + k, a2), store(row + 3 * width + k, a3);
+            store(row, a0), store(row + width, a1), store(row + 2 * width, a2), store(row + 3 * width, a3);
         }
-    }
-    for (; s < batch; s++)
-        for (int k = 0; k < width; k += LANES) {
-            Vec a = load(b + k);
-            for (int i = 0; i < inputs; i++) a += x[(size_t)s * stride + i] * load(w + (size_t)i * width + k);
+        for (; s < batch; s++) {
+            Vec a = bias;
+            for (int i = 0; i < inputs; i++) a += x[(size_t)s * stride + i] * load(w + i * LANES);
             store(out + (size_t)s * width + k, a);
         }
+    }
 }
 
 static void activate(float *values, size_t count, int tanh) {
@@ -111,18 +111,20 @@ static const Trained *layer_of(const Networks *n, int c, int layer, int head) {
 
 static int heads_of(const Networks *n, int layer) { return layer == n->layers - 1 ? n->heads : 1; }
 
-/* Weights transposed to (inputs, width) and bias, padded with zeros. */
+/* Weights transposed to (width / LANES, inputs, LANES), in which nothing is far from what is read next, and bias, padded with zeros. */
 static void load_layer(const Networks *n, int c, int layer, float *w, float *b) {
-    int inputs = n->sizes[layer], width = padded(n->sizes[layer + 1]), heads = heads_of(n, layer);
-    int rows = n->sizes[layer + 1] / heads;
-    memset(w, 0, (size_t)inputs * width * sizeof(float));
+    int inputs = n->sizes[layer], outputs = n->sizes[layer + 1], width = padded(outputs), heads = heads_of(n, layer);
+    int rows = outputs / heads;
+    if (outputs < width) memset(w + (size_t)(width - LANES) * inputs, 0, (size_t)inputs * LANES * sizeof(float));
     memset(b, 0, width * sizeof(float));
     for (int h = 0; h < heads; h++) {
         const Trained *p = layer_of(n, c, layer, h);
-        for (int k = 0; k < rows; k++) {
-            for (int i = 0; i < inputs; i++) w[(size_t)i * width + h * rows + k] = p[0].value[(size_t)k * inputs + i];
-            b[h * rows + k] = p[1].value[k];
+        for (int k = 0, count; k < rows; k += count) {
+            const int lane = (h * rows + k) % LANES;
+            count = rows - k < LANES - lane ? rows - k : LANES - lane;
+            transpose(p[0].value + (size_t)k * inputs, inputs, count, inputs, w + (size_t)(h * rows + k - lane) * inputs + lane, LANES);
         }
+        memcpy(b + h * rows, p[1].value, rows * sizeof(float));
     }
 }
 

@@ -42,7 +42,7 @@ class NativeSPAN:
         self.latent_dim = latent = arch.resolve_latent_dim(input_dim)
         self.n_modes = n_modes = arch.count_modes(input_dim)
         self.width = n_modes if output_dim is None else output_dim
-        # What the kernel takes after C and B: I, D, N, M, O, the degree, whether modes are normalised, and a group's dimensions.
+        # What the kernel takes after C and B: I, D, N, M, O, the degree, whether modes are normalised, dimensions of a group.
         self.sizes = (
             input_dim,
             latent,

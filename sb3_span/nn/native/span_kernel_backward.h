@@ -4,11 +4,11 @@ enum { CHUNK = 16 }; /* blocks whose gradients are kept at a time, before they a
 
 typedef struct { /* what the backward pass works with; a block is LANES samples */
     float *x, *grad_out, *grad_x, *grad_a; /* (I, B), (O or W, B), (I, B) and (D, B), whole blocks */
-    float *z, *out;                        /* (2, D, LANES) and (O or W, LANES): of one block, with a loss */
+    float *z, *out;                        /* (2, D, LANES) and (1, LANES): of one block, with a loss */
     float *grad_modes;                     /* (W, LANES) */
-    Trace trace;                           /* of one block, but for its values: (CHUNK, D, N, LANES) */
+    Trace trace;                           /* of one block, but for its values: (CHUNK, D, N, LANES), and modes: (CHUNK, W, LANES) */
     float *grad_factors;                   /* (CHUNK, D, M, LANES) */
-    float *scale, *head_w, *head_b;        /* (D, LANES), (O, W, LANES), (O, LANES): sums over the blocks so far */
+    float *scale, *head_b;                 /* (D, LANES), (O, LANES): sums over the blocks so far */
 } Work;
 
 static Work make_work(const SpanShape *s, Arena *arena) {
@@ -16,13 +16,12 @@ static Work make_work(const SpanShape *s, Arena *arena) {
     const size_t width = s->outputs ? (size_t)s->outputs : all_modes, modes = (size_t)s->modes * LANES, values = latent * s->basis * LANES;
     Work w = {.x = take(arena, s->inputs * stride), .grad_out = take(arena, width * stride)};
     w.grad_x = take(arena, s->inputs * stride), w.grad_a = take(arena, latent * stride);
-    w.z = take(arena, 2 * latent * LANES), w.out = take(arena, width * LANES);
-    w.grad_modes = take(arena, all_modes * LANES), w.trace.modes = take(arena, all_modes * LANES);
+    w.z = take(arena, 2 * latent * LANES), w.out = take(arena, LANES);
+    w.grad_modes = take(arena, all_modes * LANES), w.trace.modes = take(arena, CHUNK * all_modes * LANES);
     w.trace.factors = take(arena, latent * modes), w.trace.products = take(arena, latent * modes);
     w.trace.slopes = take(arena, values), w.trace.values = take(arena, CHUNK * values);
     w.grad_factors = take(arena, CHUNK * latent * modes);
-    w.scale = take(arena, latent * LANES);
-    w.head_w = take(arena, s->outputs * all_modes * LANES), w.head_b = take(arena, (size_t)s->outputs * LANES);
+    w.scale = take(arena, latent * LANES), w.head_b = take(arena, (size_t)s->outputs * LANES);
     return w;
 }
 
@@ -34,20 +33,30 @@ static size_t scratch(const SpanShape *s) {
 
 /* ---------------------------------------------------------------- one block */
 
-/* From the gradient of the outputs, rows of `stride`, to that of the modes. */
-static void through_head(const Network *n, Work *w, const float *modes, const float *grad_out, size_t stride, int learns) {
+/* From the gradient of the outputs, rows of `stride`, to that of the modes. Four outputs at a time. */
+static void through_head(const Network *n, Work *w, const float *grad_out, size_t stride, int learns) {
+    const size_t count = n->all_modes;
     if (!n->outputs)
-        for (int m = 0; m < n->all_modes; m++) store(w->grad_modes + m * LANES, load(grad_out + m * stride));
-    for (int o = 0; o < n->outputs; o++) {
+        for (size_t m = 0; m < count; m++) store(w->grad_modes + m * LANES, load(grad_out + m * stride));
+    for (int o = 0; o < n->outputs && learns; o++)
+        store(w->head_b + o * LANES, load(w->head_b + o * LANES) + load(grad_out + o * stride));
+    int o = 0;
+    for (; o + 4 <= n->outputs; o += 4) {
+        const float *head = n->head_w + o * count, *grads = grad_out + o * stride;
+        const Vec g0 = load(grads), g1 = load(grads + stride), g2 = load(grads + 2 * stride), g3 = load(grads + 3 * stride);
+        for (size_t m = 0; m < count; m++, head++) {
+            Vec so_far = o ? load(w->grad_modes + m * LANES) : fill(0.0f);
+            store(w->grad_modes + m * LANES,
+                  (so_far + head[0] * g0 + head[count] * g1) + (head[2 * count] * g2 + head[3 * count] * g3));
+        }
+    }
+    for (; o < n->outputs; o++) {
         const Vec grad = load(grad_out + o * stride);
-        const float *head = n->head_w + (size_t)o * n->all_modes;
-        float *sums = w->head_w + (size_t)o * n->all_modes * LANES;
-        for (int m = 0; m < n->all_modes; m++) {
+        const float *head = n->head_w + o * count;
+        for (size_t m = 0; m < count; m++) {
             Vec so_far = o ? load(w->grad_modes + m * LANES) : fill(0.0f);
             store(w->grad_modes + m * LANES, so_far + head[m] * grad);
-            if (learns) store(sums + m * LANES, load(sums + m * LANES) + grad * load(modes + m * LANES));
         }
-        if (learns) store(w->head_b + o * LANES, load(w->head_b + o * LANES) + grad);
     }
 }
 
@@ -65,15 +74,15 @@ static void through_norm(const SpanShape *s, const float *modes, Vec deviation, 
         store(grad_modes + m * LANES, (load(grad_modes + m * LANES) - mean - load(modes + m * LANES) * slope) / deviation);
 }
 
-/* From the gradients of the products, (M, LANES), to those of the factors of one dimension and of those before it; and for each basis
- * function the sum over the modes of its coefficients times the gradients of the factors. */
+/* From the gradients of the products, (M, LANES), to those of the factors of one dimension and of those before it, if there are any;
+ * and for each basis function the sum over the modes of its coefficients times the gradients of the factors. */
 INLINE void through_factors(const float *coef, int modes, const float *before, const float *factors, float *grad_modes, float *grads,
                             Vec *sums, const int basis, const int learns) {
     for (int i = 0; i < basis; i++) sums[i] = fill(0.0f);
     for (int m = 0; m < modes; m++) {
-        Vec behind = load(grad_modes + m * LANES), grad = load(before + m * LANES) * behind;
+        Vec behind = load(grad_modes + m * LANES), grad = before ? load(before + m * LANES) * behind : behind;
         if (learns) store(grads + m * LANES, grad);
-        store(grad_modes + m * LANES, behind * load(factors + m * LANES));
+        if (before) store(grad_modes + m * LANES, behind * load(factors + m * LANES));
         for (int i = 0; i < basis; i++) sums[i] += coef[(size_t)i * modes + m] * grad;
     }
 }
@@ -102,7 +111,8 @@ INLINE void through_splines(const Network *n, Work *w, const Trace *t, float *gr
     const size_t of_modes = (size_t)modes * LANES, of_basis = (size_t)basis * LANES;
     Vec sums[in_registers ? MOST_IN_REGISTERS : basis];
     for (int k = n->latent - 1; k >= 0; k--) {
-        const float *coef = n->coef + k * basis * (size_t)modes, *before = t->products + k * of_modes, *factors = t->factors + k * of_modes;
+        const float *coef = n->coef + k * basis * (size_t)modes, *factors = t->factors + k * of_modes;
+        const float *before = k % n->group ? t->products + k * of_modes : NULL;
         float *grads = grad_factors + k * of_modes, *grad_modes = w->grad_modes + (size_t)(k / n->group) * of_modes;
         if (in_registers) through_factors(coef, modes, before, factors, grad_modes, grads, sums, basis, learns);
         else through_many_factors(coef, modes, before, factors, grad_modes, grads, sums, basis);
@@ -142,17 +152,18 @@ INLINE void add_products(const float *const *left, size_t left_step, const float
     }
 }
 
-/* The same for any number of rows on the right. */
+/* The same for any number of rows on the right: four at a time, and what is left. */
 INLINE void add_all_products(const float *const *left, size_t left_step, const float *right, size_t row, size_t right_step,
                              int blocks, int count, float *const *into, size_t step) {
-    int first = 0;
-    for (; first + 4 <= count; first += 4) {
+    for (int first = 0; first < count; first += 4) {
         float *const own[2] = {into[0] + first * step, into[1] ? into[1] + first * step : NULL};
-        add_products(left, left_step, right + first * row, row, right_step, blocks, 4, own, step);
-    }
-    for (; first < count; first++) {
-        float *const own[2] = {into[0] + first * step, into[1] ? into[1] + first * step : NULL};
-        add_products(left, left_step, right + first * row, row, right_step, blocks, 1, own, step);
+        const float *from = right + first * row;
+        switch (count - first) {
+            case 1: add_products(left, left_step, from, row, right_step, blocks, 1, own, step); break;
+            case 2: add_products(left, left_step, from, row, right_step, blocks, 2, own, step); break;
+            case 3: add_products(left, left_step, from, row, right_step, blocks, 3, own, step); break;
+            default: add_products(left, left_step, from, row, right_step, blocks, 4, own, step);
+        }
     }
 }
 
@@ -170,13 +181,14 @@ INLINE void add_coefficients(const Network *n, const Work *w, int blocks, float 
         }
 }
 
-/* into += the products of the rows of two matrices, (rows, stride) and (columns, stride): sums over the batch. */
-static void multiply_rows(const float *left, int rows, const float *right, int columns, size_t stride, float *into) {
+/* into += the products of the rows of two matrices, sums over the samples of some blocks. Rows and blocks have their own distances. */
+static void multiply_rows(const float *left, size_t left_row, size_t left_step, int rows, const float *right, size_t right_row,
+                          size_t right_step, int columns, int blocks, float *into) {
     for (int k = 0; k < rows; k += 2) {
         const int is_last = k + 1 == rows;
-        const float *l = left + k * stride, *const both[2] = {l, is_last ? l : l + stride};
+        const float *l = left + k * left_row, *const both[2] = {l, is_last ? l : l + left_row};
         float *at = into + (size_t)k * columns, *const to[2] = {at, is_last ? NULL : at + columns};
-        add_all_products(both, LANES, right, stride, LANES, (int)(stride / LANES), columns, to, 1);
+        add_all_products(both, left_step, right, right_row, right_step, blocks, columns, to, 1);
     }
 }
 
@@ -211,17 +223,16 @@ static void add_inputs(const Network *n, const Work *w, int first, size_t stride
 
 static void write_sums(const Network *n, const Work *w, size_t stride, const SpanGradients *grad, size_t c) {
     const size_t latent = n->latent, outputs = n->outputs;
-    multiply_rows(w->grad_a, n->latent, w->x, n->inputs, stride, grad->w_pre + c * latent * n->inputs);
+    float *w_pre = grad->w_pre + c * latent * n->inputs;
+    multiply_rows(w->grad_a, stride, LANES, n->latent, w->x, stride, LANES, n->inputs, (int)(stride / LANES), w_pre);
     sum_each(w->grad_a, latent, stride, grad->b_pre + c * latent);
     if (n->scale) sum_each(w->scale, latent, LANES, grad->scale + c * latent);
-    if (!outputs) return;
-    sum_each(w->head_w, outputs * n->all_modes, LANES, grad->head_w + c * outputs * n->all_modes);
-    sum_each(w->head_b, outputs, LANES, grad->head_b + c * outputs);
+    if (outputs) sum_each(w->head_b, outputs, LANES, grad->head_b + c * outputs);
 }
 
 static void clear(float *values, size_t count) { memset(values, 0, count * sizeof(float)); }
 
-/* Writes the gradient of a loss by the outputs of network c for `count` samples from the first on; both rows of LANES. */
+/* For networks of one output: writes the gradient of a loss by that of network c, for `count` samples from the first on. */
 typedef void (*Loss)(void *context, int c, size_t first, size_t count, const float *out, float *grad_out);
 
 /* Either from z and the gradient of the outputs, or, with a loss, from x: forward and backward block by block, which saves doing
@@ -231,12 +242,12 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
     const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, all_modes = span_all_modes(s);
     const size_t width = s->outputs ? (size_t)s->outputs : all_modes;
     const size_t coefs = latent * s->basis * s->modes, factors = latent * s->modes * LANES, values = latent * s->basis * LANES;
+    const size_t heads = s->outputs * all_modes;
     const int learns = grad->w_pre != NULL;
     char *memory = malloc(scratch(s));
     if (!memory) return SPAN_NO_MEMORY;
     Arena arena = {(char *)span_round_up((size_t)memory, 64)};
     Work w = make_work(s, &arena);
-    float *modes = w.trace.modes;
     if (learns || loss) to_lanes(in->x, s->batch, s->inputs, 0, w.x);
     if (grad->x) clear(w.grad_x, s->inputs * stride);
     int status = SPAN_DONE;
@@ -246,32 +257,36 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
         if (!loss) to_lanes(grad_out + (size_t)c * s->batch * width, s->batch, (int)width, 1, w.grad_out);
         if (learns) {
             clear(grad->coef + c * coefs, coefs), clear(grad->w_pre + c * latent * s->inputs, latent * s->inputs);
-            clear(w.scale, latent * LANES);
-            clear(w.head_w, s->outputs * all_modes * LANES), clear(w.head_b, (size_t)s->outputs * LANES);
+            clear(w.scale, latent * LANES), clear(w.head_b, (size_t)s->outputs * LANES);
+            if (heads) clear(grad->head_w + c * heads, heads);
         }
         int blocks = 0; /* that wait for their sums */
         for (size_t b = 0; b < stride; b += LANES) {
-            const size_t z_stride = loss ? LANES : stride, out_stride = z_stride;
+            const size_t z_stride = loss ? LANES : stride;
             const float *own_z = loss ? w.z : z + (size_t)c * 2 * latent * stride + b, *slope = own_z + latent * z_stride;
-            float *own_grad = loss ? w.grad_out : w.grad_out + b, *grads = w.grad_factors + blocks * factors;
+            float *own_grad = w.grad_out + b, *grads = w.grad_factors + blocks * factors;
             Trace trace = w.trace;
-            trace.values += blocks * values;
+            trace.values += blocks * values, trace.modes += blocks * all_modes * LANES;
+            float *modes = trace.modes;
             if (loss) preprocess(&n, w.x + b, stride, w.z, w.z + latent * LANES, LANES);
             FOR_BASIS(n.basis, multiply_all(&n, own_z, z_stride, &trace, basis, in_registers, 1));
             const Vec deviation = norm_modes(s, modes);
             if (loss) {
                 const size_t left = s->batch - b;
-                if (left < LANES) clear(own_grad, width * LANES); /* of what the batch is filled up with */
+                if (left < LANES) clear(own_grad, LANES); /* of what the batch is filled up with */
                 read_head(&n, modes, w.out, LANES);
                 loss(context, c, b, left < LANES ? left : LANES, w.out, own_grad);
             }
-            through_head(&n, &w, modes, own_grad, out_stride, learns);
+            through_head(&n, &w, own_grad, stride, learns);
             through_norm(s, modes, deviation, w.grad_modes);
             FOR_BASIS(n.basis, through_splines(&n, &w, &trace, grads, own_z, slope, z_stride, w.grad_a + b, stride, basis,
                                                in_registers, learns));
             blocks += learns;
             if (blocks == CHUNK || (blocks && b + LANES == stride)) {
                 FOR_BASIS(n.basis, add_coefficients(&n, &w, blocks, grad->coef + c * coefs, basis, in_registers));
+                if (heads)
+                    multiply_rows(w.grad_out + b - (blocks - 1) * LANES, stride, LANES, s->outputs, w.trace.modes, LANES,
+                                  all_modes * LANES, (int)all_modes, blocks, grad->head_w + c * heads);
                 blocks = 0;
             }
         }

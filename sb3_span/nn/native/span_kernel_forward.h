@@ -185,11 +185,10 @@ static void from_lanes(const float *from, int batch, int width, int first, float
 INLINE void squash_one(Vec a, float *z, float *slope) {
     Vec e = span_exp_minus(a), value = 1.0f / (1.0f + e);
     store(z, value);
-    if (slope) store(slope, span_less(e, fill(1.0f), e * value * value, value * (1.0f - value)));
+    if (slope) store(slope, span_at_most(fill(FLT_MAX), e) * value * value); /* which is z (1 - z), and not lost to rounding near 1 */
 }
 
-/* x: rows of `stride`. z: (D, LANES), and its slope. Near z = 1 the slope z (1 - z) would be lost to rounding. Four dimensions at a
- * time, which read x once. */
+/* x: rows of `stride`. z: (D, LANES), and its slope. Four dimensions at a time, which read x once. */
 static void preprocess(const Network *n, const float *x, size_t stride, float *z, float *slope, size_t z_stride) {
     const size_t inputs = n->inputs;
     int k = 0;
@@ -222,7 +221,7 @@ INLINE Vec distance_to(int i, Vec z, float grid) {
 typedef struct {
     float *values, *slopes; /* (D, N, LANES): the basis functions, and their slopes as find_basis leaves them */
     float *factors;         /* (D, M, LANES) */
-    float *products;        /* (D, M, LANES): of the factors of its group before each dimension */
+    float *products;        /* (D, M, LANES): of the factors of its group before each dimension that is not the first */
     float *modes;           /* (W, LANES) */
 } Trace;
 
@@ -274,6 +273,7 @@ INLINE void find_basis(const Network *n, int k, Vec z, float *value, float *slop
  * registers. */
 #define FOR_BASIS(count, work)                                              \
     switch (count) {                                                        \
+        case 3: { enum { basis = 3, in_registers = 1 }; work; } break;      \
         case 4: { enum { basis = 4, in_registers = 1 }; work; } break;      \
         case 5: { enum { basis = 5, in_registers = 1 }; work; } break;      \
         case 6: { enum { basis = 6, in_registers = 1 }; work; } break;      \
@@ -282,12 +282,13 @@ INLINE void find_basis(const Network *n, int k, Vec z, float *value, float *slop
     }
 enum { MOST_IN_REGISTERS = 8 };
 
+/* The first dimension of a group has none before it, and its factors are asked for by nobody. */
 INLINE void put_factor(Vec factor, size_t m, const float *before, float *product, float *factors, const int keeps) {
-    if (keeps) store(factors + m * LANES, factor);
-    store(product + m * LANES, load(before + m * LANES) * factor);
+    if (keeps && before) store(factors + m * LANES, factor);
+    store(product + m * LANES, before ? load(before + m * LANES) * factor : factor);
 }
 
-/* The factors of dimension k, multiplied by the products of those before it, (M, LANES). Two modes at a time. */
+/* The factors of dimension k, multiplied by the products of those before it, (M, LANES), if there are any. Two modes at a time. */
 INLINE void multiply(const Network *n, int k, const float *value, const float *before, float *product, float *factors,
                      const int basis, const int in_registers, const int keeps) {
     const size_t count = n->modes;
@@ -316,16 +317,13 @@ INLINE void multiply_all(const Network *n, const float *z, size_t stride, const 
                          const int keeps) {
     const size_t of_basis = keeps ? (size_t)basis * LANES : 0, of_modes = keeps ? (size_t)n->modes * LANES : 0;
     float *modes = t->modes;
-    for (int k = 0, left = 0; k < n->latent; k++) {
-        float *value = t->values + k * of_basis, *before = t->products + k * of_modes;
-        if (left == 0) { /* a new group */
-            left = n->group;
-            for (int m = 0; m < n->modes; m++) store(before + m * LANES, fill(1.0f));
-        }
+    for (int k = 0, left = n->group; k < n->latent; k++) {
+        const int is_first = left == n->group, is_last = --left == 0 || k + 1 == n->latent;
+        float own[in_registers ? basis * LANES : 1], *value = keeps || !in_registers ? t->values + k * of_basis : own;
+        float *before = t->products + k * of_modes, *product = is_last ? modes : before + of_modes;
         find_basis(n, k, load(z + k * stride), value, t->slopes + k * of_basis, basis, keeps);
-        const int is_last = --left == 0 || k + 1 == n->latent;
-        multiply(n, k, value, before, is_last ? modes : before + of_modes, t->factors + k * of_modes, basis, in_registers, keeps);
-        if (is_last) modes += n->modes * LANES;
+        multiply(n, k, value, is_first ? NULL : before, product, t->factors + k * of_modes, basis, in_registers, keeps);
+        if (is_last) modes += n->modes * LANES, left = n->group;
     }
 }
 
@@ -355,10 +353,29 @@ static Vec norm_modes(const SpanShape *s, float *modes) {
 static void read_head(const Network *n, const float *modes, float *out, size_t stride) {
     if (!n->outputs)
         for (int m = 0; m < n->all_modes; m++) store(out + m * stride, load(modes + m * LANES));
-    for (int o = 0; o < n->outputs; o++) {
-        Vec sum = fill(n->head_b[o]);
-        for (int m = 0; m < n->all_modes; m++) sum += n->head_w[(size_t)o * n->all_modes + m] * load(modes + m * LANES);
-        store(out + o * stride, sum);
+    /* Four sums at a time, of four outputs or of every fourth mode: one alone would wait for each of its additions. */
+    const size_t count = n->all_modes;
+    int o = 0;
+    for (; o + 4 <= n->outputs; o += 4) {
+        const float *w = n->head_w + o * count;
+        Vec s0 = fill(n->head_b[o]), s1 = fill(n->head_b[o + 1]), s2 = fill(n->head_b[o + 2]), s3 = fill(n->head_b[o + 3]);
+        for (size_t m = 0; m < count; m++, w++) {
+            Vec own = load(modes + m * LANES);
+            s0 += w[0] * own, s1 += w[count] * own, s2 += w[2 * count] * own, s3 += w[3 * count] * own;
+        }
+        const Vec sums[4] = {s0, s1, s2, s3};
+        for (int i = 0; i < 4; i++) store(out + (o + i) * stride, sums[i]);
+    }
+    for (; o < n->outputs; o++) {
+        const float *w = n->head_w + o * count;
+        Vec s0 = fill(n->head_b[o]), s1 = fill(0.0f), s2 = s1, s3 = s1;
+        size_t m = 0;
+        for (const float *own = modes; m + 4 <= count; m += 4, own += 4 * LANES) {
+            s0 += w[m] * load(own), s1 += w[m + 1] * load(own + LANES);
+            s2 += w[m + 2] * load(own + 2 * LANES), s3 += w[m + 3] * load(own + 3 * LANES);
+        }
+        for (; m < count; m++) s0 += w[m] * load(modes + m * LANES);
+        store(out + o * stride, (s0 + s1) + (s2 + s3));
     }
 }
 
