@@ -6,7 +6,6 @@ Needs Python 3.12 and ``pip install -c constraints-hvac.txt -e '.[hvac,zoo]'``. 
 """
 
 import numpy as np
-from sb3_span import SPANPolicy
 from sb3_span.hvac import BuildingEnv
 from sb3_span.hvac.controllers import Controller, fixed, rule
 from sb3_span.hvac.monthly import monthly
@@ -16,7 +15,7 @@ from stable_baselines3 import SAC
 # 41 readings of the building, two set points. The same as make_env(...) and gym.make("sb3_span.hvac:SPANDataCenter-v0", ...).
 env = BuildingEnv("SPANDataCenter-v0", first_day="07-01", last_day="07-03")
 policy_kwargs = dict(span_arch=dict(nmodes=10, nelems=8), max_grad_norm=10.0)
-model = SAC(SPANPolicy, env, batch_size=128, learning_starts=400, policy_kwargs=policy_kwargs, seed=0, device="cpu")
+model = SAC("SPANPolicy", env, batch_size=128, learning_starts=400, policy_kwargs=policy_kwargs, seed=0, device="cpu")
 model.learn(5 * env.n_steps)
 
 

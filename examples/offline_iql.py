@@ -24,7 +24,7 @@ args = parser.parse_args()
 d3rlpy.seed(0)
 # Not d3rlpy.datasets.get_minari, which puts observations beside the wrong actions.
 dataset, env = load_minari(args.dataset, download=True)
-# SPAN for actor, critic and value, in the paper's sizes; any other algorithm of d3rlpy takes SPANEncoderFactory as well.
+# SPAN for actor, critic and value, in the paper's sizes; any other algorithm of d3rlpy accepts SPANEncoderFactory as well.
 algo = SPANIQLConfig().create()
 algo.fit(dataset, n_steps=args.steps, n_steps_per_epoch=args.steps, logger_adapter=NoopAdapterFactory(), show_progress=True)
 

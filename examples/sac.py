@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sb3_span import SAC, SPANPolicy
+from sb3_span import SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
@@ -13,7 +13,7 @@ policy_kwargs = dict(
     max_grad_norm=10.0,
 )
 env = make_vec_env("Pendulum-v1", seed=0)
-model = SAC(SPANPolicy, env, learning_rate=1e-3, policy_kwargs=policy_kwargs, seed=0, device="cpu")
+model = SAC("SPANPolicy", env, learning_rate=1e-3, policy_kwargs=policy_kwargs, seed=0, device="cpu")
 model.learn(15_000)
 
 with TemporaryDirectory() as folder:

@@ -125,6 +125,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     speed.set_defaults(run=_speed)
 
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help()
+        return
     args = parser.parse_args(arguments)
     # For modules that register environments, as with python -m. Who only reads records imports nothing from here.
     if args.run not in READERS and (here := os.getcwd()) not in sys.path:
@@ -183,8 +186,9 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     search.set_defaults(run=_study_search)
     for command in (run, search):
         command.add_argument("--folder", type=Path, help=f"the study's folder; by default {STUDIES} and the file's name")
-    for command in (status, retry, gather, pack):
-        command.add_argument("--folder", type=Path, required=True, help="the study's folder")
+    gather.add_argument("--folder", type=Path, required=True, help="where to bring them")
+    for command in (status, retry, pack):
+        command.add_argument("--folder", type=Path, help=f"the study's folder; by default the only one in {STUDIES}")
     for command in (run, search):
         command.add_argument(
             "--trust",
@@ -201,7 +205,7 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
 def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
     train = commands.add_parser("train", help="train IQL on data sets with the paper's settings, or continue")
     train.add_argument("--dataset", nargs="+", required=True, metavar="ID", help="such as D4RL/door/expert-v2")
-    train.add_argument("--method", nargs="+", choices=("span", "mlp"), required=True, help="the networks")
+    train.add_argument("--method", nargs="+", choices=("span", "mlp"), default=["span", "mlp"], help="both by default")
     train.add_argument("--seeds", type=int, default=5, help="seeds for each data set and method")
     train.add_argument("--folder", type=Path, default=Path("offline"), help="folder for the records; more can be added to it")
     train.add_argument("--steps", type=int, default=20_000, help="updates in a run")
@@ -270,17 +274,28 @@ def _study_search(args: argparse.Namespace) -> None:
     run_search(file, args.folder or STUDIES / file.stem, args.trials, args.trust)
 
 
+def _folder_of(args: argparse.Namespace) -> Path:
+    """The folder of a study that was started: the one that was named, or the only one there is."""
+    if args.folder is not None:
+        return args.folder
+    folders = sorted(file.parent for file in STUDIES.glob("*/study.yml"))
+    if len(folders) != 1:
+        found = f"{STUDIES} has {', '.join(folder.name for folder in folders) or 'none'}"
+        raise ValueError(f"Which study? {found}. Name its folder, for example --folder {(folders or [STUDIES / 'smoke'])[0]}.")
+    return folders[0]
+
+
 def _study_status(args: argparse.Namespace) -> None:
     from sb3_span.study.command import show_status
 
-    if not show_status(args.folder, args.storage):
+    if not show_status(_folder_of(args), args.storage):
         sys.exit(1)
 
 
 def _study_retry(args: argparse.Namespace) -> None:
     from sb3_span.study.command import retry
 
-    retry(args.folder, args.storage)
+    retry(_folder_of(args), args.storage)
 
 
 def _study_gather(args: argparse.Namespace) -> None:
@@ -293,7 +308,7 @@ def _study_gather(args: argparse.Namespace) -> None:
 def _study_pack(args: argparse.Namespace) -> None:
     from sb3_span.study.gathering import pack
 
-    pack(args.folder, args.output)
+    pack(_folder_of(args), args.output)
 
 
 def _report(args: argparse.Namespace) -> None:
@@ -336,7 +351,7 @@ def _plot(args: argparse.Namespace) -> None:
 
 def _diagnose(args: argparse.Namespace) -> None:
     if (args.model is None) != bool(args.runs):
-        raise ValueError("Name an agent to diagnose, or --runs LABEL=FILE ..., which takes none; not both.")
+        raise ValueError("Name an agent to diagnose, or give --runs LABEL=FILE ...; not both.")
     if args.runs:
         from sb3_span.diagnose.runs import compare_runs
 
@@ -355,7 +370,7 @@ def _watch(args: argparse.Namespace) -> None:
 
 def _export(args: argparse.Namespace) -> None:
     if (args.model is None) != args.report:
-        raise ValueError("Name a model to export, or --report, which takes none; not both.")
+        raise ValueError("Name a model to export, or give --report; not both.")
     if args.report:
         from sb3_span.deploy.report import write_device_report
 

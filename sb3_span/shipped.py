@@ -14,6 +14,16 @@ STUDIES = SHIPPED / "zoo_configs"
 AGENTS = SHIPPED / "examples" / "agents"
 
 
+def find_hyperparams(name: str, folder: Path) -> Path:
+    """
+    :param name: A file of the RL Zoo's kind, or the name of one that comes with the package: ``span``
+    :param folder: What its path is relative to
+    :return: The file; that in the folder, whether it is there or not, if the package has none of this name
+    """
+    candidates = (folder / name, HYPERPARAMS / name, HYPERPARAMS / f"{name}.yml")
+    return next((path for path in candidates if path.is_file()), folder / name)
+
+
 def find_study(name: str | Path) -> Path:
     """
     :param name: A study's file, or the name of one that comes with the package: ``smoke``, ``ablation/slope``

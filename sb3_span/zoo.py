@@ -63,7 +63,7 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
     only_zoo += ["policy_kwargs"] if isinstance(entry.get("policy_kwargs"), str) else []
     if only_zoo:
         raise ValueError(
-            f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which {algorithm.__name__} does not take so. {advice}"
+            f"{hyperparams} has {', '.join(only_zoo)} for {env_id}, which {algorithm.__name__} does not accept. {advice}"
         )
     if isinstance(entry.get("train_freq"), list):
         entry["train_freq"] = tuple(entry["train_freq"])

@@ -31,6 +31,17 @@ def test_a_study_without_a_folder(tmp_path, monkeypatch, capsys):
     main(["study", "run", "tiny.yml"])
     assert (tmp_path / "studies" / "tiny" / "runs" / "CartPole-v1__span__seed0" / "model.zip").is_file()
     assert "Records: studies/tiny. Tables and figures of them: sb3-span report studies/tiny" in capsys.readouterr().out
+    main(["study", "status"])  # there is one study only
+    assert "CartPole-v1" in capsys.readouterr().out
+    (tmp_path / "studies" / "other").mkdir()
+    (tmp_path / "studies" / "other" / "study.yml").touch()
+    with pytest.raises(SystemExit, match=r"Which study\? studies has other, tiny. .*--folder studies/other"):
+        main(["study", "status"])
+
+
+def test_no_command_shows_the_commands(capsys):
+    main([])
+    assert "watch an agent at work" in capsys.readouterr().out
 
 
 def test_help_has_defaults_and_the_version(capsys):

@@ -29,8 +29,8 @@ def export_model(
         package; unpickled, so it has to be one that you trust
     :param form: "c", "onnx" or "safetensors"
     :param output: Folder for the result; None for a new one with the name of the model or of its run's folder
-    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes the one that lies beside the model
-    :param env: The environment to record observations from; None takes the Zoo's or study's
+    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None uses the one next to the model
+    :param env: The environment to record observations from; None uses the Zoo's or study's
     :param int8: Store the weights of C code in bytes
     :param name: What the files, functions and macros of C code are called after
     """

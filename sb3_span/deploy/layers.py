@@ -99,8 +99,8 @@ def _read_preparation(policy: DeterministicPolicy) -> list[Layer]:
     layers: list[Layer] = []
     if isinstance(space, spaces.Dict):
         raise ValueError(
-            f"The policy observes a Dict with the keys {list(space.spaces)}; C export takes one vector. Export to ONNX, where "
-            "each key is an input, or train on flattened observations (gymnasium.wrappers.FlattenObservation)."
+            f"The policy observes a Dict with the keys {list(space.spaces)}; C export supports one vector. Export to ONNX, "
+            "where each key is an input, or train on flattened observations (gymnasium.wrappers.FlattenObservation)."
         )
     if "" in policy.normalization:
         by = policy.normalization[""]

@@ -66,7 +66,7 @@ def diagnose_agent(
     model, normalization = load_agent(path), find_vecnormalize(path, vecnormalize)
     if not isinstance(model, BaseAlgorithm):
         raise ValueError(
-            f"{path} has a policy to act with, and not the critics and optimizers of an agent that learns. Give the zip that "
+            f"{path} can only act: it lacks the critics and optimizers that are measured. Give the zip that "
             "model.save wrote, or the folder of a run."
         )
     find_networks(model.policy)

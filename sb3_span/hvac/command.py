@@ -74,7 +74,7 @@ def evaluate(
     :param evaluate_on: The buildings and climates to control; none for that of training
     :param output: Folder for the years; None for that of the model
     :param days: ``first_day`` and ``last_day``, for a year that is shorter; None for those of training
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
+    :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model
     """
     th.set_num_threads(1)
     path = Path(model)

@@ -77,6 +77,8 @@ def plot(
 
     normalised = vecnormalize is not None and load_statistics(vecnormalize).norm_obs
     doing = action_names(model.action_space, name)
+    # A shared agent has a policy, and does not know which algorithm has trained it.
+    kind = type(model).__name__ if isinstance(model, BaseAlgorithm) else "SPAN"
     where = f" on {name}" if name else ""
     where += ", observations normalised" if normalised else ""
     model.policy.set_training_mode(False)
@@ -87,7 +89,7 @@ def plot(
                 warnings.warn(problem, NetworkWarning, stacklevel=2)
         chosen = next(each for each in networks if each.role == (network or roles[0]))
         return draw(
-            title=f"{type(model).__name__}{where}: {count_parameters(model.policy):,} parameters",
+            title=f"{kind}{where}: {count_parameters(model.policy):,} parameters",
             network=chosen,
             inputs=inputs[chosen.span],
             input_names=_input_names(chosen, [*names, *doing], len(names)),
@@ -121,7 +123,7 @@ def plot_file(
     :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
     :param env_id: Its environment; None where the folder or the file's name tells, ``"none"`` to draw without one
     :param output: The picture; None for a new PNG with the name of the model or of its run's folder, in the current folder
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
+    :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model
     :param options: As for :func:`plot`
     """
     path = find_agent(name)

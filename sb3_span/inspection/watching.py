@@ -82,6 +82,8 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
     """
     from PIL import Image
 
+    if not _has_screen():
+        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo's own choice, GLFW, draws on screens only
     env = _make_drawn(env_id, "rgb_array")
     fps = env.metadata.get("render_fps") or GIF_FPS
     every = max(1, round(fps / GIF_FPS))
@@ -107,7 +109,7 @@ def _make_drawn(env: EnvSpec | str, mode: str) -> gym.Env:
     except TypeError as error:
         if "render_mode" not in str(error):
             raise
-        raise NoPictures(f"{env_name(env)} does not draw itself: it takes no render_mode.") from error
+        raise NoPictures(f"{env_name(env)} does not draw itself: it has no argument render_mode.") from error
     except Exception as error:
         raise _cannot_draw(env_name(env), error) from error
     if mode not in (modes := made.metadata.get("render_modes", [])):
@@ -126,8 +128,8 @@ def _render(env: gym.Env, env_id: str) -> np.ndarray:
 def _cannot_draw(env_id: str, error: Exception) -> ValueError:
     """Drivers of all kinds raise errors of all kinds, when they are loaded or when they draw."""
     return ValueError(
-        f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen, install "
-        "EGL or OSMesa and set MUJOCO_GL=egl or MUJOCO_GL=osmesa."
+        f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen EGL (the "
+        "default here; on Debian the package libegl1) or, with MUJOCO_GL=osmesa, OSMesa (libosmesa6)."
     )
 
 
@@ -141,7 +143,7 @@ def watch(
     :param env_id: The environment; None where the folder or the file's name tells
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies beside the model
+    :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model
     """
     if episodes < 1:
         raise ValueError(f"--episodes is {episodes}; it must be at least 1. Try 20.")

@@ -97,7 +97,7 @@ class SPANEncoderFactory(EncoderFactory):
 def _vector_size(observation_shape: Sequence[int]) -> int:
     if len(observation_shape) != 1 or not isinstance(observation_shape[0], int):
         raise ValueError(
-            f"Observations have the shape {tuple(observation_shape)}; SPANEncoderFactory takes vectors. Flatten them, or "
+            f"Observations have the shape {tuple(observation_shape)}; SPANEncoderFactory supports vectors. Flatten them, or "
             "choose d3rlpy's PixelEncoderFactory for images."
         )
     return observation_shape[0]

@@ -51,7 +51,7 @@ def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
     shape = algo.observation_shape
     if algo.impl is None or shape is None or not all(isinstance(size, int) for size in shape):
         raise ValueError(
-            f"The algorithm's networks are made for observations of shape {shape}; ONNX export takes an algorithm that is "
+            f"The algorithm's networks are made for observations of shape {shape}; ONNX export needs an algorithm that is "
             "built (by fit or build_with_dataset) for observations that are one array."
         )
     example = th.zeros(2, *shape, device=algo._device)

@@ -85,12 +85,12 @@ def _damaged(dataset_id: str, error: Exception) -> str:
 def _check_spaces(data: MinariDataset) -> None:
     if not isinstance(data.observation_space, spaces.Box):
         raise ValueError(
-            f"The data set {data.id!r} has {type(data.observation_space).__name__} observations; d3rlpy takes arrays (Box). "
+            f"The data set {data.id!r} has {type(data.observation_space).__name__} observations; d3rlpy supports arrays. "
             "Choose another data set, or write one with flattened observations."
         )
     if not isinstance(data.action_space, spaces.Box | spaces.Discrete):
         raise ValueError(
-            f"The data set {data.id!r} has {type(data.action_space).__name__} actions; d3rlpy takes Box and Discrete. "
+            f"The data set {data.id!r} has {type(data.action_space).__name__} actions; d3rlpy supports Box and Discrete. "
             "Choose another data set."
         )
 

@@ -21,7 +21,7 @@ from sb3_span.study.records import OFFLINE_MODEL
 from sb3_span.study.training import Training, Watcher, seed_at
 
 CHECKPOINT = "checkpoint-offline.pt"
-# There may be a single evaluation, at the end: a run that is killed goes on from here.
+# There may be a single evaluation, at the end: a run that is killed continues from here.
 CHECKPOINT_EVERY = 1000
 
 

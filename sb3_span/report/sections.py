@@ -110,7 +110,7 @@ def _final_scores(study: Study, figures: Figures) -> Section:
     if len(together) < len([env for env in study.envs if env in expert_scores()]):
         over = f"over {', '.join(together)}" if len(together) > 1 else "not possible yet"
         paragraphs.append(
-            f"Aggregates are {over}: they take the environments in which every method has a finished run and, where two or "
+            f"Aggregates are {over}: they include the environments in which every method has a finished run and, where two or "
             f"more have {MIN_SEEDS} seeds of every method, only those."
         )
     shown = [tables.final_returns(finals)] if len(finals) else []

@@ -106,7 +106,10 @@ def env_needed(path: Path, given: str | None) -> EnvSpec | str:
     """
     env = given or env_of(path)
     if env is None:
-        raise ValueError(f"The name of {path} does not tell the environment. Name it: --env CartPole-v1, for instance.")
+        raise ValueError(
+            f"The name of {path} does not tell the environment. Name it, for example --env CartPole-v1, or --env MODULE:ID if "
+            "a module of yours registers it."
+        )
     return env
 
 

@@ -44,7 +44,7 @@ class Trained:
 def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
     """
     :param path: A model's zip, or a folder of the Zoo (``logs/sac/Hopper-v5_1``) or of a study's run
-    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None takes those that lie beside the model,
+    :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None uses those next to the model,
         and is an error if it was trained with some and they are not there
     """
     file = find_model(Path(path))

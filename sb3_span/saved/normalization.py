@@ -48,14 +48,14 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
         return own[0]
     if own:
         raise ValueError(
-            f"{file} has the statistics of several VecNormalize beside it: {', '.join(path.name for path in own)}. Name those "
-            f"that it was trained with, for instance --vecnormalize {own[0]}, or --vecnormalize {NONE}."
+            f"There are statistics of several VecNormalize beside {file}: {', '.join(path.name for path in own)}. Name those "
+            f"that it was trained with, for example --vecnormalize {own[0]}, or --vecnormalize {NONE}."
         )
     if trained:
         raise ValueError(
-            f"{file} was trained in a VecNormalize, and no statistics of one lie beside it: without them its actions are not "
-            "those that it has learned. Name the file that VecNormalize.save has written with --vecnormalize FILE; if only "
-            f"rewards were normalised, give --vecnormalize {NONE}."
+            f"{file} was trained with VecNormalize, and there are no statistics of it beside the file: without them the agent "
+            "sees other numbers than in training. Name the file that VecNormalize.save wrote with --vecnormalize FILE, or, "
+            f"if only rewards were normalised, --vecnormalize {NONE}."
         )
     return None
 

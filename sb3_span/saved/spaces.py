@@ -17,7 +17,7 @@ def mismatch(agent: Any, env: Any, env_id: str) -> str | None:
     if not same_observations(agent.observation_space, env.observation_space):
         return f"The agent observes {agent.observation_space}, and {env_id} gives {env.observation_space}."
     if not same_actions(agent.action_space, env.action_space):
-        return f"The agent's actions are {agent.action_space}, and {env_id} takes {env.action_space}."
+        return f"The agent's actions are {agent.action_space}, and {env_id} has {env.action_space}."
     return None
 
 

@@ -1,5 +1,5 @@
 """
-Where a killed run goes on: the agent with its optimizers, the replay buffer, the statistics of VecNormalize.
+Where a killed run continues: the agent with its optimizers, the replay buffer, the statistics of VecNormalize.
 
 Going on from one unpickles nothing: the agent is built from the run's settings, and its parameters, counters and transitions
 are arrays and numbers. A replay buffer that holds objects is the exception, and needs the user's word.

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sb3_span.shipped import HYPERPARAMS, find_hyperparams
 from sb3_span.study.paths import check_option, differences, get_option, replace_options, short_names
 from sb3_span.study.study_file import ALGORITHMS, Environment, Method, StudyFile, check_file, check_mapping
 from sb3_span.study.yaml_file import read_yaml
@@ -187,9 +188,12 @@ def _read_method(name: str, method: Method, checked: StudyFile, path: Path) -> d
     if isinstance(entries, str):
         where = f"{where} ({entries})"
         try:
-            entries = read_yaml(path.parent / entries)
+            entries = read_yaml(find_hyperparams(entries, path.parent))
         except OSError as error:
-            raise ValueError(f"{where}: {error.strerror}; the path is relative to the study's file") from error
+            raise ValueError(
+                f"{where}: {error.strerror}; give a path relative to the study's file, or the name of one of the package's: "
+                f"{', '.join(sorted(path.stem for path in HYPERPARAMS.glob('*.yml')))}"
+            ) from error
         except ValueError as error:
             raise ValueError(f"{where} {error}") from error
     check_mapping(where, entries)

@@ -74,7 +74,7 @@ class Queue:
         self.plan, self.heartbeat = plan, heartbeat
         self._looked, self._patient_until = math.inf, -math.inf  # as of the wall clock, which goes on while a laptop sleeps
         self.opening = (plan, storage, heartbeat, grace)  # what another process needs to open it too
-        self._storage = open_storage(storage, "delete it: the study goes on from the records", heartbeat, grace)
+        self._storage = open_storage(storage, "delete it: the study continues from the records", heartbeat, grace)
         self._study = _patiently(
             lambda: optuna.create_study(study_name=plan.name, storage=self._storage, direction="maximize", load_if_exists=True)
         )

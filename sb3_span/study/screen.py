@@ -16,7 +16,7 @@ from sb3_span.study.supervisor import News, Supervisor
 LINES = {
     "finished": "[green]done[/]     {key}  return {mean_return:.1f}",
     "failed": "[red]failed[/]   {key}  {why}",
-    "died": "[yellow]died[/]     {key}  {why}; it goes on from its checkpoint",
+    "died": "[yellow]died[/]     {key}  {why}; it continues from its checkpoint",
     "lost": "[yellow]lost[/]     {key}  {why}",
     "stopped": "[yellow]stopped[/]  {key}  saved; the same command continues it",
 }

@@ -96,7 +96,7 @@ class Supervisor:
                 worker.pipe.send("stop")
 
     def kill(self) -> None:
-        """End the workers at once. Their runs go on from their checkpoints."""
+        """End the workers at once. Their runs continue from their checkpoints."""
         for worker in self.workers:
             worker.process.kill()
             worker.process.join()

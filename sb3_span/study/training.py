@@ -30,7 +30,7 @@ OWNER = "owner.json"
 
 
 class Interrupted(Exception):
-    """The run was asked to stop. It has a checkpoint and goes on from there."""
+    """The run was asked to stop. It has a checkpoint and continues from there."""
 
 
 class LostRun(Exception):
@@ -154,7 +154,7 @@ class Training(ABC):
     def on_step(self, step: int) -> bool:
         """
         :param step: Steps that have been made
-        :return: Whether to go on
+        :return: Whether to continue
         """
         self.watcher.stepped(step)
         if step >= min(self._reached + self.run.eval_freq, self.run.steps):

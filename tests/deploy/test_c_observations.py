@@ -96,7 +96,7 @@ def test_processes_of_environments_survive(tmp_path, monkeypatch):
 def test_an_environment_of_other_actions(tmp_path):
     model = lively(env=RandomEnv(OBSERVATIONS["vector"], spaces.MultiDiscrete([5, 5])))
     fewer = gym.envs.registration.EnvSpec("Fewer-v0", lambda: RandomEnv(OBSERVATIONS["vector"], spaces.MultiDiscrete([2, 2])))
-    with pytest.raises(ValueError, match=r"actions are MultiDiscrete.*, and Fewer-v0 takes MultiDiscrete\(\[2 2\]\)"):
+    with pytest.raises(ValueError, match=r"actions are MultiDiscrete.*, and Fewer-v0 has MultiDiscrete\(\[2 2\]\)"):
         export_c(model, tmp_path, env=fewer)
 
 

@@ -40,7 +40,9 @@ def test_normalisation_is_in_the_code(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = sb3_span.PPO("SPANPolicy", VecNormalize(make_vec_env("Pendulum-v1")), n_steps=64, device="cpu").learn(64)
     model.save("vn2.zip")
-    with pytest.raises(SystemExit, match=r"vn2.zip was trained in a VecNormalize, and no statistics .*--vecnormalize FILE"):
+    with pytest.raises(
+        SystemExit, match=r"vn2.zip was trained with VecNormalize, and there are no statistics .*--vecnormalize FILE"
+    ):
         main(["export", "vn2.zip"])
     assert not list(tmp_path.glob("vn2-c/*"))
     model.env.save("vn2.pkl")
@@ -87,7 +89,7 @@ def test_actions_of_another_kind(tmp_path, capsys):
     train(sac_run(env="LunarLander-v3", env_kwargs={"continuous": True}), tmp_path / "one")
     main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out")])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"actions are Box.*, and LunarLander-v3 takes Discrete\(4\)"):
+    with pytest.raises(SystemExit, match=r"actions are Box.*, and LunarLander-v3 has Discrete\(4\)"):
         main(["export", str(tmp_path / "one"), "--output", str(tmp_path / "out"), "--env", "LunarLander-v3"])
 
 
@@ -98,7 +100,7 @@ def test_actions_of_another_kind(tmp_path, capsys):
         (["model.zip", "--name", "2nd"], "name is '2nd'; it must be a name in C"),
         (["model.zip", "--format", "onnx", "--name", "left"], "--name is for --format c"),
         ([], "Name a model to export"),
-        (["model.zip", "--report"], "Name a model to export, or --report"),
+        (["model.zip", "--report"], "Name a model to export, or give --report"),
         (["model.zip", "--format", "onnx", "--int8"], "--int8 is for --format c"),
         (["model.zip", "--env", "CartPole-v1"], "--env CartPole-v1: The agent observes"),
         (["model.zip", "--env", "NoSuch-v0"], "--env NoSuch-v0: NoSuch-v0 cannot be made"),

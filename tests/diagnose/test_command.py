@@ -98,13 +98,13 @@ def test_runs_are_drawn_beside_one_another(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Name an agent to diagnose, or --runs"),
+        ([], "Name an agent to diagnose, or give --runs"),
         (["agent", "--runs", "a=b"], "not both"),
         (["--runs", "progress.csv"], "write label=file"),
         (["--runs", "a=nowhere.csv"], "There is no nowhere.csv"),
         (["nobody"], "neither a file nor the name of an agent"),
         (["cartpole", "--episodes", "0"], "--episodes is 0; it must be at least 1"),
-        (["cartpole"], "a policy to act with, and not the critics"),
+        (["cartpole"], "can only act: it lacks the critics"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, words):

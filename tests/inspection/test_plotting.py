@@ -14,6 +14,7 @@ from sb3_span.cli import main
 from sb3_span.inspection import NetworkWarning, plot
 from sb3_span.inspection.environments import OBSERVATIONS
 from sb3_span.inspection.networks import find_networks
+from sb3_span.saved import load_shared, save_shared
 from tests.policies.envs import make
 
 # Of ten modes that have learned nothing one may well be so weak that it counts as dead.
@@ -63,6 +64,13 @@ def test_the_title_says_what_the_agent_sees(cartpole, tmp_path, norm_obs):
     VecNormalize(make_vec_env("CartPole-v1"), norm_obs=norm_obs).save(tmp_path / "vecnormalize.pkl")
     figure = plot(cartpole, "CartPole-v1", vecnormalize=tmp_path / "vecnormalize.pkl")
     assert (", observations normalised" in figure.get_suptitle()) == norm_obs
+
+
+def test_a_shared_agent(cartpole, tmp_path):
+    """Its title names no class of ours."""
+    save_shared(cartpole, tmp_path / "agent.safetensors")
+    figure = plot(load_shared(tmp_path / "agent.safetensors"), "CartPole-v1")
+    assert figure.get_suptitle() == "SPAN on CartPole-v1: 159 parameters"
 
 
 @UNTRAINED

@@ -1,5 +1,6 @@
 """Watching an agent, and the agents that come with the repository."""
 
+import os
 import re
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from sb3_span.cli import main
-from sb3_span.inspection import returns
+from sb3_span.inspection import returns, save_gif
 from sb3_span.inspection.environments import make_env
 from sb3_span.inspection.plotting import _drawn, _visited
 from sb3_span.inspection.watching import play, watch
@@ -55,6 +56,19 @@ def test_without_a_screen(model, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("There is no screen here; --gif FILE draws without one.\nCartPole-v1: return")
 
 
+@pytest.mark.parametrize("given", [None, "osmesa"])
+def test_mujoco_without_a_screen(model, tmp_path, monkeypatch, given):
+    """It draws with EGL, unless a user wants something else."""
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.setenv(name, "")  # restored afterwards
+        monkeypatch.delenv(name)
+    if given is not None:
+        monkeypatch.setenv("MUJOCO_GL", given)
+    save_gif(model, "CartPole-v1", tmp_path / "agent.gif")
+    assert os.environ["MUJOCO_GL"] == (given or "egl")
+
+
 def test_window(model, tmp_path, monkeypatch):
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
@@ -66,7 +80,7 @@ def test_window(model, tmp_path, monkeypatch):
 
 
 class Plant(gym.Env):
-    """An environment that takes no ``render_mode``, as many people's."""
+    """An environment without ``render_mode``, as many people's."""
 
     observation_space, action_space = gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(2)
 
@@ -97,7 +111,7 @@ def test_what_does_not_draw_itself(model, tmp_path, capsys, monkeypatch, undrawn
     agent = str(tmp_path / "model.zip")
     watch(agent, "Plant-v0", episodes=2)
     assert capsys.readouterr().out.splitlines() == [
-        "Plant-v0 does not draw itself: it takes no render_mode.",
+        "Plant-v0 does not draw itself: it has no argument render_mode.",
         "Plant-v0: return 3.0 ± 0.0 over 2 episodes, observations not normalised",
     ]
     with pytest.raises(ValueError, match="Plant-v0 does not draw itself"):
@@ -114,7 +128,7 @@ def test_a_driver_that_cannot_be_loaded(model, tmp_path, monkeypatch):
         raise AttributeError("'NoneType' object has no attribute 'glGetError'")
 
     monkeypatch.setattr("gymnasium.make", make)
-    with pytest.raises(SystemExit, match=r"Hopper-v5 cannot be drawn here: AttributeError: .*glGetError.*MUJOCO_GL=egl"):
+    with pytest.raises(SystemExit, match=r"Hopper-v5 cannot be drawn here: AttributeError: .*glGetError.*MUJOCO_GL=osmesa"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "Hopper-v5", "--gif", str(tmp_path / "agent.gif")])
 
 
@@ -155,13 +169,13 @@ def test_normalised_observations(tmp_path, capsys, monkeypatch):
 def test_errors(model, tmp_path):
     with pytest.raises(SystemExit, match=r"The agent observes .*and Acrobot-v1 gives .*Name the environment"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "Acrobot-v1", "--gif", str(tmp_path / "agent.gif")])
-    with pytest.raises(SystemExit, match=r"The agent's actions are .*and InvertedPendulum-v5 takes .*Name the environment"):
+    with pytest.raises(SystemExit, match=r"The agent's actions are .*and InvertedPendulum-v5 has .*Name the environment"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "InvertedPendulum-v5"])
     with pytest.raises(SystemExit, match=r"--gif is .*agent.mp4; only GIFs are drawn. Try .*agent.gif"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--gif", str(tmp_path / "agent.mp4")])
     with pytest.raises(SystemExit, match="There is no environment 'nowhere:Foo-v0': No module named 'nowhere'"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "nowhere:Foo-v0"])
-    with pytest.raises(SystemExit, match=r"sb3-span watch: The name of .*model.zip does not tell the environment"):
+    with pytest.raises(SystemExit, match=r"watch: The name of .*model.zip does not tell the environment.*--env MODULE:ID"):
         main(["watch", str(tmp_path / "model.zip")])
     with pytest.raises(SystemExit, match="--episodes is 0; it must be at least 1"):
         main(["watch", str(tmp_path / "model.zip"), "--episodes", "0"])

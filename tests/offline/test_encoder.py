@@ -140,7 +140,7 @@ def test_scalers_are_in_the_exported_policy(tmp_path):
 
 
 def test_images_are_refused():
-    with pytest.raises(ValueError, match=r"shape \(4, 84, 84\); SPANEncoderFactory takes vectors. .*PixelEncoderFactory"):
+    with pytest.raises(ValueError, match=r"shape \(4, 84, 84\); SPANEncoderFactory supports vectors. .*PixelEncoderFactory"):
         ENCODER.create((4, 84, 84))
 
 

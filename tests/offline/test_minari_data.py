@@ -167,7 +167,7 @@ def test_dict_observations(minari_folder):
         truncations=np.array([False, True]),
     )
     create("known/dict-v0", [buffer], env="Pendulum-v1", observation_space=space)
-    with pytest.raises(ValueError, match=r"'known/dict-v0' has Dict observations; d3rlpy takes arrays"):
+    with pytest.raises(ValueError, match=r"'known/dict-v0' has Dict observations; d3rlpy supports arrays"):
         load_minari("known/dict-v0")
 
 

@@ -148,7 +148,7 @@ def test_what_is_left_out_of_aggregates(folder):
         write_run(folder, "InvertedPendulum-v5", method, 0, [1000] * 10)
     text = report(folder)["report.md"].decode()
     assert (
-        "Aggregates are over Acrobot-v1, CartPole-v1: they take the environments in which every method has a finished run "
+        "Aggregates are over Acrobot-v1, CartPole-v1: they include the environments in which every method has a finished run "
         "and, where two or more have 5 seeds of every method, only those." in text
     )
 

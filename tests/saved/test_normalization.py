@@ -87,7 +87,7 @@ def test_several_are_asked_for(normalized, tmp_path):
     normalized.save(tmp_path / "model.zip")
     for file in ("monday.pkl", "tuesday.pkl"):
         normalized.env.save(tmp_path / file)
-    with pytest.raises(ValueError, match=r"several VecNormalize beside it: monday.pkl, tuesday.pkl. .*--vecnormalize none"):
+    with pytest.raises(ValueError, match=r"several VecNormalize beside .*: monday.pkl, tuesday.pkl. .*--vecnormalize none"):
         find_vecnormalize(tmp_path / "model.zip")
 
 
@@ -97,9 +97,7 @@ def test_none_is_said(command, normalized, tmp_path, monkeypatch):
         pytest.importorskip("sinergym", reason="the extra 'hvac' is not installed")
     monkeypatch.chdir(tmp_path)
     normalized.save("Pendulum-v1.zip")
-    with pytest.raises(
-        SystemExit, match=r"Pendulum-v1.zip was trained in a VecNormalize, and no statistics of one lie beside"
-    ):
+    with pytest.raises(SystemExit, match=r"Pendulum-v1.zip was trained with VecNormalize, and there are no statistics"):
         main([*command, "Pendulum-v1.zip"])
     assert [path.name for path in tmp_path.iterdir()] == ["Pendulum-v1.zip"]
 

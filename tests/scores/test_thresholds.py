@@ -11,7 +11,7 @@ from sb3_span.scores.thresholds import PERCENTS, threshold_score
     [
         pytest.param([10] * 5, 5, id="from the start"),
         pytest.param([0, 10, 10, 10, 10, 10, 10], 6, id="the fifth counts, not the first or the last"),
-        pytest.param([10, 10, 10, 10, 9, 10, 10, 10, 10, 10], 10, id="broken once, counted anew"),
+        pytest.param([10, 10, 10, 10, 9, 10, 10, 10, 10, 10], 10, id="broken once, counted again"),
         pytest.param([10, 10, 10, 10, 10, 0, 0], 5, id="reached, then lost"),
         pytest.param([10, 10, 10, 10], None, id="too few"),
         pytest.param([9.99] * 20, None, id="never"),

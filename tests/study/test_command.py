@@ -20,11 +20,12 @@ import yaml
 
 from sb3_span.cli import main
 from sb3_span.study.command import open_study, run_study
-from sb3_span.study.queue import Queue
+from sb3_span.study.queue import GRACE, Queue
 from sb3_span.study.records import read_record
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted
 from sb3_span.study.worker import work
+from tests.study.clock import Clock, StopAfter, make_older
 from tests.study.runs import make_plan, ppo_run, sac_run
 from tests.study.test_run import StopAt
 
@@ -97,7 +98,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(start, tmp_path, storag
     saboteur.join()
     assert_complete(folder, run)
     output = capsys.readouterr().out
-    assert "killed by the signal SIGKILL" in output and "goes on from its checkpoint" in output
+    assert "killed by the signal SIGKILL" in output and "continues from its checkpoint" in output
     # What was there before is still there: the run did not start over.
     rows = (folder / "runs" / run.key / "evaluations.csv").read_text().splitlines()
     assert rows[: len(found["rows"])] == found["rows"]
@@ -116,6 +117,8 @@ def test_everything_killed_and_the_command_given_again(start, tmp_path):
     process.wait()
     before = read_record(folder / "runs" / run.key)
     assert not before.finished
+    with Queue(open_study(folder), f"sqlite:///{folder / 'study.db'}") as queue:
+        make_older(queue, 60)
     assert start()
     assert_complete(folder, run)
     after = read_record(folder / "runs" / run.key)
@@ -161,7 +164,8 @@ def test_postgresql_goes_away_and_comes_back(start, tmp_path, postgresql_server)
 
     def outage():
         postgresql_server.stop()
-        time.sleep(6)
+        before = evaluations(folder, runs[0])
+        wait_for(lambda: evaluations(folder, runs[0]) >= before + 3, "evaluations without a database")
         postgresql_server.start()
 
     saboteur = in_the_middle(folder, runs[0], outage)
@@ -295,14 +299,11 @@ def test_an_idle_worker_takes_over_what_a_dead_one_had(tmp_path, storage, monkey
     monkeypatch.setattr("sb3_span.study.worker.train", lambda *_, **__: read_record(trained))
     run, trained = ppo_run(200), tmp_path / "trained"
     train(run, trained)
-    stop = threading.Event()
-    too_late = threading.Timer(60, stop.set)
-    too_late.start()
-    with Queue(make_plan(run, name=uuid.uuid4().hex), storage, **QUICK) as queue:
+    clock = Clock(monkeypatch)
+    with Queue(make_plan(run, name=uuid.uuid4().hex), storage) as queue:
         queue.refill()
         dead = queue.claim()
-        work(queue, tmp_path, stop, lambda event, details: None)
-        too_late.cancel()
+        work(queue, tmp_path, StopAfter(clock, queue, 2 * GRACE), lambda event, details: None)
         assert not queue.is_running(dead.trial_id) and queue.states()[run.key].name == "done"
 
 

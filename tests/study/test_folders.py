@@ -157,7 +157,7 @@ def test_a_damaged_database(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as error:
         main(["study", "status", "--folder", str(tmp_path)])
     assert f"{tmp_path / 'study.db'} cannot be opened (" in str(error.value)
-    assert "If it is damaged, delete it: the study goes on from the records." in str(error.value)
+    assert "If it is damaged, delete it: the study continues from the records." in str(error.value)
     assert "--storage" not in str(error.value)
     (tmp_path / "study.db").unlink()
     main(["study", "status", "--folder", str(tmp_path)])

@@ -115,7 +115,7 @@ def test_a_damaged_table(live, damage):
 
 
 def test_a_packed_study_does_not_go_on(live, tmp_path):
-    """Its runs would start anew."""
+    """Its runs would start over."""
     main(["study", "pack", "--folder", str(live)])
     shutil.rmtree(live / "runs")
     file = tmp_path / "study.yml"

@@ -1,6 +1,7 @@
 """From a study's file to its runs."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,18 @@ STUDY = {
     "seeds": 2,
 }
 SPAN_ONLY = {**STUDY, "methods": {"span": STUDY["methods"]["span"]}, "seeds": 1}
+
+
+def test_the_examples_of_the_documentation(tmp_path):
+    """Studies that a reader copies can be read, without a clone too."""
+    study, search = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "studies.md").read_text(), flags=re.DOTALL)
+    path = tmp_path / "study.yml"
+    path.write_text(study)
+    assert {run.env for run in read_plan(path).runs} == {"CartPole-v1", "Hopper-v5"}
+    entries = yaml.safe_load(study)
+    del entries["grid"], entries["design"], entries["methods"]["mlp-large"]
+    path.write_text(yaml.safe_dump({**entries, **yaml.safe_load(search)}))
+    assert set(read_plan(path).search) == {"span", "mlp"}
 
 
 @pytest.fixture
@@ -42,6 +55,16 @@ def test_runs_of_a_study(read):
     assert run.hyperparams["policy"] == "sb3_span.SPANActorCriticPolicy"
     assert run.hyperparams["n_timesteps"] == 1000
     assert len({run.digest for run in plan.runs}) == 4
+
+
+def test_hyperparameters_of_the_package_by_name(read, tmp_path):
+    """As without a clone; a file beside the study comes first."""
+    named = {**STUDY, "methods": {"span": {"hyperparams": "span"}, "mlp": {"hyperparams": "mlp.yml"}}}
+    assert read(named).runs == read(STUDY).runs
+    (tmp_path / "mlp.yml").write_text("CartPole-v1: {policy: MlpPolicy, gamma: 0.5}")
+    assert [run.hyperparams.get("gamma") for run in read(named).runs if run.method == "mlp"] == [0.5, 0.5]
+    with pytest.raises(ValueError, match=r"No such file.*one of the package's: .*span-tuned"):
+        read({**STUDY, "methods": {"span": {"hyperparams": "spam"}}})
 
 
 def test_the_budget_of_the_hyperparameter_file_is_the_default(read):

@@ -2,14 +2,14 @@
 
 import contextlib
 import multiprocessing
-import time
 import uuid
 
 import optuna
 import pytest
 
 from sb3_span.study.plan import Plan
-from sb3_span.study.queue import Queue
+from sb3_span.study.queue import GRACE, HEARTBEAT, Queue
+from tests.study.clock import Clock
 from tests.study.runs import make_plan, ppo_run
 
 RUNS = [ppo_run(seed=seed) for seed in range(4)]
@@ -24,6 +24,11 @@ def plan():
 def open_queue(storage):
     with contextlib.ExitStack() as stack:
         yield lambda plan, **timing: stack.enter_context(Queue(plan, storage, **timing))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
 
 
 def claim_everything(queue):
@@ -76,18 +81,22 @@ def test_failed_runs_wait_again_when_asked(plan, open_queue):
     assert queue.retry() == []
 
 
-def test_a_run_without_signs_of_life_is_taken_by_another(plan, open_queue):
-    queue = open_queue(plan, heartbeat=1, grace=2)
+def test_a_run_without_signs_of_life_is_taken_by_another(plan, open_queue, clock):
+    queue = open_queue(plan)
     queue.refill()
-    dead, alive, *_ = claim_everything(queue)
-    deadline = time.monotonic() + 30
-    again = None
-    while again is None and time.monotonic() < deadline:
-        for claim in (alive, *_):
-            queue.beat(claim.trial_id)
-        queue.refill()
-        again = queue.claim()
-        time.sleep(0.2)
+    dead, *others = claim_everything(queue)
+
+    def pass_time(seconds):
+        for _ in range(0, seconds, HEARTBEAT):
+            clock.advance(queue, HEARTBEAT)
+            for claim in others:
+                queue.beat(claim.trial_id)
+            queue.refill()
+
+    pass_time(GRACE - HEARTBEAT)
+    assert queue.claim() is None
+    pass_time(2 * HEARTBEAT)
+    again, alive = queue.claim(), others[0]
     assert again.run == dead.run and again.trial_id != dead.trial_id
     # The one that was taken for dead finds out, and what it says comes too late.
     assert not queue.is_running(dead.trial_id) and queue.is_running(alive.trial_id)
@@ -96,21 +105,21 @@ def test_a_run_without_signs_of_life_is_taken_by_another(plan, open_queue):
     assert queue.states()[dead.run.key].name == "running"
 
 
-def test_after_an_outage_runs_may_first_give_a_sign_of_life(plan, open_queue, monkeypatch):
-    busy, idle = open_queue(plan, heartbeat=1, grace=2), open_queue(plan, heartbeat=1, grace=2)
+def test_after_an_outage_runs_may_first_give_a_sign_of_life(plan, open_queue, clock):
+    busy, idle = open_queue(plan), open_queue(plan)
     busy.refill()
     claims = claim_everything(busy)
     idle.refill()
-    time.sleep(3.5)  # nobody reaches the database, and the idle worker is the first to be back
+    clock.advance(idle, 2 * GRACE)  # nobody reaches the database, and the idle worker is the first to be back
     idle.refill()
     assert idle.claim() is None and all(busy.is_running(claim.trial_id) for claim in claims)
     busy.beat(claims[0].trial_id)
-    deadline = time.monotonic() + 30
-    while len(taken := [claim for claim in claims if not busy.is_running(claim.trial_id)]) < 3 and time.monotonic() < deadline:
-        time.sleep(0.2)
-        busy.beat(claims[0].trial_id)
-        idle.refill()
-    assert taken == claims[1:]
+    clock.advance(idle, HEARTBEAT)
+    idle.refill()
+    assert all(busy.is_running(claim.trial_id) for claim in claims)
+    clock.advance(idle, HEARTBEAT)
+    idle.refill()
+    assert [claim for claim in claims if not busy.is_running(claim.trial_id)] == claims[1:]
 
 
 def start_and_claim(plan: Plan, storage: str, barrier, results) -> None:
@@ -169,6 +178,6 @@ def test_a_study_of_the_same_name_with_other_settings(plan, open_queue):
         ("postgresql://nobody@127.0.0.1:1/nothing", "the database does not answer"),
     ],
 )
-def test_a_database_that_is_not_there(plan, address, message):
+def test_a_database_that_is_not_there(plan, address, message, clock):
     with pytest.raises(ValueError, match=message):
         Queue(plan, address)
