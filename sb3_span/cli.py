@@ -51,20 +51,10 @@ def main(arguments: list[str] | None = None) -> None:
     plot.set_defaults(run=_plot)
 
     diagnose = commands.add_parser("diagnose", help="why an agent does not learn (loading unpickles: trusted files only)")
-    diagnose.add_argument(
-        "model",
-        nargs="?",
-        help="a file that model.save wrote, or the folder of a run",
-    )
+    _add_model(diagnose, nargs="?")
     diagnose.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it")
     diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")
     diagnose.add_argument("--output", type=Path, help="also a picture, PNG or PDF or SVG")
-    diagnose.add_argument(
-        "--vecnormalize",
-        type=Path,
-        metavar="FILE",
-        help="VecNormalize's statistics, or none; default: those in the run's folder",
-    )
     diagnose.add_argument(
         "--runs",
         nargs="+",

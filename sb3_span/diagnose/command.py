@@ -23,6 +23,7 @@ from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.inspection.environments import make_envs
 from sb3_span.policies.optimizers import optimizers_of
 from sb3_span.saved import env_name, env_needed, find_agent, find_vecnormalize, load_agent, load_statistics
+from sb3_span.saved.normalization import describe
 
 STEPS = 2048  # that a saved agent, which comes without its replay buffer, collects
 SEED = 2000  # no agent was trained with it
@@ -57,7 +58,7 @@ def diagnose_agent(
     :param env_id: Its environment; None where the folder or the file's name tells
     :param n_episodes: Episodes to play
     :param output: A picture, PNG or PDF or SVG; None for none
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies in the folder of the run
+    :param vecnormalize: VecNormalize's file, or the word "none"; None looks for it next to the model
     """
     if n_episodes < 1:
         raise ValueError(f"--episodes is {n_episodes}; it must be at least 1. Try 5.")
@@ -81,6 +82,7 @@ def diagnose_agent(
         print("The file has no optimizer states: the update is a first one, whose steps are larger than those in training.")
     if output is not None:
         save_figure(draw(title, diagnosis), output)
+    print(f"Measured on {env_name(env)}, {describe(path, normalization)}")
 
 
 def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None = None, n_steps: int = STEPS) -> Any:

@@ -11,11 +11,11 @@ from stable_baselines3.common.type_aliases import Schedule
 from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
 from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_of, read_lr_scale, scale_learning_rates
-from sb3_span.policies.registry import ALIAS, users_of
 from sb3_span.policies.saturation import warn_of_bounds
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
-SIZES = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size"}
+# Whoever names one of these chooses the shape: the others are the paper's then, not the default shape's.
+SHAPE = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size", "preprocess"}
 
 
 def split_by_role(
@@ -50,14 +50,10 @@ def split_by_role(
 
 
 def _make_arch(options: Any, defaults: Mapping[str, Any] | None) -> SPANArch:
-    """The policy's default shape, unless a size is named: then the sizes that are not are the paper's, ``SPANArch``'s own."""
-    if options is None or (isinstance(options, Mapping) and SIZES.isdisjoint(options)):
+    """The policy's default shape, unless ``span_arch`` names a part of it: then the rest are ``SPANArch``'s own defaults."""
+    if options is None or (isinstance(options, Mapping) and SHAPE.isdisjoint(options)):
         options = {**(defaults or {}), **(options or {})}
     return SPANArch.make(options)
-
-
-# What the algorithms of one family or another ask of their policies.
-OF_FAMILIES = {"actor", "actor_target", "critic", "critic_target", "q_net", "quantile_net", "lstm_actor"}
 
 
 class SPANOptions(BasePolicy):
@@ -107,21 +103,8 @@ class SPANOptions(BasePolicy):
             for optimizer in optimizers_of(self):
                 scale_learning_rates(optimizer, parts_of(self), self.lr_scale)
 
-    def __getattr__(self, name: str) -> Any:
-        """What only another algorithm asks of its policy gets an answer that says so."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError as error:
-            if name not in OF_FAMILIES:
-                raise
-            raise AttributeError(
-                f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there "
-                f'is a SPAN policy for knows its own by the string "{ALIAS}", and a saved model is loaded by the algorithm '
-                "that saved it. Other algorithms take their own policies with features_extractor_class=SPANFeaturesExtractor."
-            ) from error
-
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """torch's; where an agent was trained with other networks, with what to do."""
+        """torch's own, but an agent that was saved with another default shape is told how to load."""
         try:
             return super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
@@ -129,10 +112,10 @@ class SPANOptions(BasePolicy):
             if "size mismatch" not in str(error) or not saved:
                 raise
             shape = f"dict(nmodes={saved[0][3]}, nelems={saved[0][2]})"
-            raise ValueError(
-                f"The saved networks are not shaped as these: {saved[0][3]} modes of {saved[0][2]} basis functions on "
-                f"{saved[0][1]} latent dimensions. An agent saved with the default networks of an earlier version loads with "
-                f"custom_objects=dict(policy_kwargs=dict(span_arch={shape}))."
+            raise RuntimeError(  # a ValueError would be misread by SB3's load
+                f"The saved networks have another shape: {saved[0][3]} modes of {saved[0][2]} basis functions on "
+                f"{saved[0][1]} latent dimensions. If they have the default shape of an earlier version, load the agent with "
+                f"custom_objects=dict(policy_kwargs=dict(span_arch={shape})), and save it again."
             ) from error
 
     def make_network(

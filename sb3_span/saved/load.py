@@ -74,7 +74,11 @@ def load_agent(file: Path) -> Any:
         raise ValueError(f"{file} has the policy {policy_class.__name__}, which is of none of the algorithms {known}.")
     # The file does not name the algorithm, but it holds the algorithm's policy and most arguments of its constructor.
     stored = data.keys()
-    return min(algorithms, key=lambda algorithm: _strangeness(algorithm, policy_class, stored)).load(file, device="cpu")
+    algorithm = min(algorithms, key=lambda algorithm: _strangeness(algorithm, policy_class, stored))
+    try:
+        return algorithm.load(file, device="cpu")
+    except RuntimeError as error:  # the networks have another shape
+        raise ValueError(f"{file} cannot be loaded: {error}") from error
 
 
 def _strangeness(algorithm: type[BaseAlgorithm], policy_class: type, stored: Any) -> tuple[bool, int, int]:

@@ -8,6 +8,7 @@ their own, whatever it is called. Nothing is unpickled here.
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from stable_baselines3.common.vec_env import VecNormalize
 
@@ -31,7 +32,10 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
         called, and where studies and the Zoo have it
     """
     if given is not None:
-        return None if str(given) == NONE else Path(given)
+        if str(given) == NONE:
+            return None
+        _check_shape(Path(given), file)
+        return Path(given)
     if is_shared(file):  # they are in it
         return file if load_shared(file).vecnormalize is not None else None
     in_run = [file.parent] if (file.parent / STUDY_RUN).is_file() else []
@@ -42,7 +46,7 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
     trained = was_normalized(file)
     if trained is False:  # what lies beside it is another model's
         return None
-    beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path)]
+    beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path) and _fits(path, file)]
     own = [path for path in beside if _belongs(path, file)] or beside
     if len(own) == 1:
         return own[0]
@@ -70,19 +74,46 @@ def was_normalized(file: Path) -> bool | None:
     :param file: What ``model.save`` wrote
     :return: None if nothing tells
     """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            data = json.loads(archive.read("data"))
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError):
-        return None  # loading it says what is wrong
-    if not isinstance(data, dict):
-        return None
+    data = _settings(file)
     if isinstance(data.get(FLAG), bool):
         return data[FLAG]
     is_on_policy = "n_steps" in data and "replay_buffer_class" not in data
     if not is_on_policy or "_last_original_obs" not in data or not data.get("num_timesteps"):
         return None
     return data["_last_original_obs"] is not None
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    """What can be read of a model's settings without unpickling; nothing of a damaged file, which loading it reports."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            data = json.loads(archive.read("data"))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _shapes(statistics: Path, model: Path) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shapes of the observations that both are for, if both are known: Dict observations have none."""
+    space = _settings(model).get("observation_space")
+    shape = space.get("_shape") if isinstance(space, dict) else None
+    own = load_statistics(statistics).observation_space.shape
+    return (own, tuple(shape)) if own and isinstance(shape, list) else None
+
+
+def _fits(statistics: Path, model: Path) -> bool:
+    """Whether statistics are of observations shaped as the model's; a model of images may have the channels first."""
+    shapes = _shapes(statistics, model)
+    return shapes is None or sorted(shapes[0]) == sorted(shapes[1])
+
+
+def _check_shape(statistics: Path, model: Path) -> None:
+    if not _fits(statistics, model):
+        own, seen = _shapes(statistics, model)  # type: ignore[misc]
+        raise ValueError(
+            f"{statistics} has statistics of observations of shape {own}, and {model} observes {seen}. Name the file that was "
+            f"saved with this agent, or --vecnormalize {NONE}."
+        )
 
 
 def describe(file: Path, vecnormalize: Path | None) -> str:
