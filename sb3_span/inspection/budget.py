@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sb3_span.inspection.environments import make_env
+from sb3_span.nn import SPANArch
 from sb3_span.nn.budget import Candidate
 from sb3_span.policies.budget import NetArch, policy_sizes
 from sb3_span.policies.registry import supported_algorithms
@@ -48,6 +49,8 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     rows = _shortlist(candidates)
     for i, (arch, number) in enumerate(rows):
         add("SPAN", _describe(arch), number, None if i else "bold")
+    default = SPANArch.make(sizes.default_arch).to_dict()
+    add("", f"default: {_describe(default)}", sizes.count_span(None), "dim")
     table.add_section()
     widths = net_arch.items() if isinstance(net_arch, dict) else [("layers", net_arch)]
     add("MLP", ", ".join(f"{role} {' x '.join(map(str, layers))}" for role, layers in widths), sizes.count_mlp(net_arch))
@@ -72,9 +75,9 @@ def _shortlist(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _describe(arch: dict[str, Any]) -> str:
-    degree = f", degree {arch['degree']}" if "degree" in arch else ""
-    latent_dim = f", latent_dim {arch['latent_dim']}" if "latent_dim" in arch else ""
-    return f"{arch['nmodes']} modes, {arch['nelems']} elements, {arch['basis']}{degree}{latent_dim}"
+    degree = f", degree {arch['degree']}" if arch["basis"] != "kernel" else ""
+    others = "".join(f", {name} {arch[name]}" for name in ("latent_dim", "group_size") if arch.get(name) is not None)
+    return f"{arch['nmodes']} modes, {arch['nelems']} elements, {arch['basis']}{degree}{others}"
 
 
 def _as_code(value: Any) -> str:

@@ -84,6 +84,7 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
 
     if not _has_screen():
         os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo's own choice, GLFW, draws on screens only
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # otherwise pygame reports the missing screen as an error
     env = _make_drawn(env_id, "rgb_array")
     fps = env.metadata.get("render_fps") or GIF_FPS
     every = max(1, round(fps / GIF_FPS))

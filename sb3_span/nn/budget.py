@@ -27,7 +27,7 @@ SPLINES: tuple[dict[str, Any], ...] = (
 LEAST_ELEMENTS = dict(kernel=2, bspline=1)
 MOST_ELEMENTS = 256
 
-# Modes for each element of a shape that is called balanced: that of the defaults.
+# Modes for each element of a shape that is called balanced: as in the paper's network for Hopper.
 BALANCE = SPANArch().nmodes / SPANArch().nelems
 
 # Latent dimensions to fall back to, when W_pre alone has more parameters than the budget.
@@ -104,8 +104,8 @@ def span_candidates(count: Callable[[dict[str, Any]], int], budget: int) -> list
     """
     For each kind of spline and each number of elements, the number of modes that comes closest to the budget.
 
-    No candidate is more than 2 % over. Those within 2 % of the budget come first, and among them those with about as many
-    modes for each element as the defaults, kernel splines before B-splines. The others follow by their distance.
+    No candidate is more than 2 % over. Those within 2 % of the budget come first, and among them those with about 10 modes to
+    8 elements, kernel splines before B-splines. The others follow by their distance. Modes are products over all dimensions.
 
     When W_pre alone is larger than the budget, the candidates have fewer latent dimensions than inputs.
 

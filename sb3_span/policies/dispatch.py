@@ -1,5 +1,5 @@
 """
-Every algorithm builds a SPAN policy of its own: ``SPANPolicy``, the class, stands for it, and those of other algorithms are refused.
+Every algorithm builds its own SPAN policy: the class ``SPANPolicy`` stands for it, and those of other algorithms are refused.
 
 SB3's algorithms assign the class that they are given to ``policy_class`` before they build a policy, and a loaded file sets it
 behind their backs. A descriptor of that name sees both.
