@@ -14,7 +14,7 @@ from torch import nn
 
 from sb3_span.nn.arch import SPANArch
 
-# Networks may exceed the budget by this share; those that are within it on either side are equally close.
+# Networks may exceed the budget by this share; those within it on either side count as equally close.
 TOLERANCE = 0.02
 
 # The splines to choose from, in the order in which they are preferred.
@@ -152,10 +152,10 @@ def match_mlps(targets: Sequence[tuple[Role, int]]) -> list[list[int]]:
     """
     MLPs with two hidden layers, as wide as each other or one apart, that come closest to the given counts.
 
-    Each role is matched on its own: the actor meets an actor of its size, the critics meet critics. Where two shapes are
-    equally close, the one is taken that makes up for the roles before it.
+    Each role is matched separately: the actor by an actor of its size, the critics by critics. Where two shapes are
+    equally close, the one that makes up for earlier roles is chosen.
 
-    :param targets: Each role, and the number of parameters that its networks shall have together
+    :param targets: Each role, and the number of parameters that its networks should have together
     :return: The hidden layers of each role
     """
     matched = []
@@ -168,7 +168,7 @@ def match_mlps(targets: Sequence[tuple[Role, int]]) -> list[list[int]]:
 
 
 def _near(role: Role, target: int) -> list[tuple[int, list[int]]]:
-    """Shapes of about as many parameters, each behind the number that it is off."""
+    """Shapes of about as many parameters, each with its difference from the target."""
     width = 1
     while role.count_mlp([width + 1, width + 1]) <= target:
         width += 1

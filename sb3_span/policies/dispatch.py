@@ -1,8 +1,8 @@
 """
 Every algorithm builds its own SPAN policy: the class ``SPANPolicy`` stands for it, and those of other algorithms are refused.
 
-SB3's algorithms assign the class that they are given to ``policy_class`` before they build a policy, and a loaded file sets it
-behind their backs. A descriptor of that name sees both.
+SB3's algorithms assign the class that they are given to ``policy_class`` before they build a policy, and loading a file
+sets it directly. A descriptor of that name handles both.
 """
 
 from collections.abc import Callable

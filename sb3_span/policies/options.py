@@ -1,4 +1,4 @@
-"""What every SPAN policy does with its options, whatever the algorithm."""
+"""How every SPAN policy reads its options, whatever the algorithm."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_
 from sb3_span.policies.saturation import warn_of_bounds
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
-# Whoever names one of these chooses the shape: the others are the paper's then, not the default shape's.
+# With one of these in span_arch, the others have the paper's values instead of those of the policy's default shape.
 SHAPE = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size", "preprocess"}
 
 
@@ -26,7 +26,7 @@ def split_by_role(
 
     :param span_arch: What the user passed
     :param roles: The roles that the algorithm's networks have
-    :param defaults: For what the user left out, where that is not ``SPANArch``'s own
+    :param defaults: The default shape, where it is not ``SPANArch``'s
     :return: The shape of each role's network
     """
     if not isinstance(span_arch, Mapping) or not any(
@@ -58,7 +58,7 @@ def _make_arch(options: Any, defaults: Mapping[str, Any] | None) -> SPANArch:
 
 class SPANOptions(BasePolicy):
     """
-    Mixed into a policy of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, chooses a features
+    Mixed into a policy of SB3, in front of it: has ``span_arch`` in place of SB3's ``net_arch``, chooses a features
     extractor that fits the observations, scales learning rates, and remembers every option when the policy is saved.
     """
 
@@ -84,11 +84,11 @@ class SPANOptions(BasePolicy):
         shape = {name: kwargs[name] for name in kwargs if name in SPANArch.__dataclass_fields__}
         if shape:
             options = ", ".join(f"{name}={value!r}" for name, value in shape.items())
-            raise ValueError(f"{type(self).__name__} got {options}, which belongs into span_arch: span_arch=dict({options}).")
+            raise ValueError(f"{type(self).__name__} got {options}, which belongs in span_arch: span_arch=dict({options}).")
         if "max_grad_norm" in kwargs and not isinstance(self, GradientClipping):
             raise ValueError(
-                f"{type(self).__name__} got max_grad_norm={kwargs['max_grad_norm']!r}, which is not the policy's here. "
-                "The algorithm clips the gradients: pass max_grad_norm to it."
+                f"{type(self).__name__} got max_grad_norm={kwargs['max_grad_norm']!r}, which is the algorithm's option here. "
+                "Pass max_grad_norm to the algorithm."
             )
         warn_of_bounds(observation_space)
         # SB3 builds the networks inside super().__init__, so this has to be there before.
@@ -124,10 +124,10 @@ class SPANOptions(BasePolicy):
         """
         One of the policy's networks, made as SB3 makes its own.
 
-        :param network_class: Takes ``span_arch`` and what SB3's network takes
+        :param network_class: Accepts ``span_arch`` and the arguments of SB3's network
         :param role: Whose shape it has
         :param kwargs: What SB3 would pass to its own network
-        :param features_extractor: The extractor that it shares with another network; None for one of its own
+        :param features_extractor: The extractor that it shares with another network; None for its own
         """
         kwargs = {key: value for key, value in kwargs.items() if key not in MLP_OPTIONS}
         return network_class(span_arch=self.archs[role], **self._update_features_extractor(kwargs, features_extractor)).to(
@@ -141,6 +141,6 @@ class SPANOptions(BasePolicy):
         data["lr_scale"] = self.lr_scale
         data["span_arch"] = {role: arch.to_dict() for role, arch in self.archs.items()}
         # SB3 leaves this out: an unshared policy would be loaded as a shared one and act differently.
-        if hasattr(self, "share_features_extractor"):  # DQN and QR-DQN have one network, which has nobody to share with
+        if hasattr(self, "share_features_extractor"):  # DQN and QR-DQN have one network, and nothing to share
             data["share_features_extractor"] = self.share_features_extractor
         return data

@@ -36,7 +36,7 @@ def register_policies() -> None:
 
 
 def supported_algorithms() -> dict[str, type[BaseAlgorithm]]:
-    """The algorithms that there is a SPAN policy for, by their names in lower case."""
+    """The algorithms with a SPAN policy, by their names in lower case."""
     return {algorithm.__name__.lower(): algorithm for algorithm in _policies}
 
 

@@ -1,8 +1,8 @@
 """
-The statistics that a model's observations are normalised with: found beside it, asked for, or known not to be needed.
+The statistics that a model's observations are normalised with: found next to it, asked for, or known not to be needed.
 
-A model acts on normalised observations exactly if it was trained on them. Stable-Baselines3 keeps the statistics in a file of
-their own, whatever it is called. Nothing is unpickled here.
+A model must see normalised observations if and only if it was trained on them. Stable-Baselines3 keeps the statistics in a
+separate file of any name. Nothing is unpickled here.
 """
 
 import json
@@ -18,7 +18,7 @@ from sb3_span.saved.shared_file import is_shared, load_shared
 from sb3_span.saved.statistics import find_statistics, load_statistics
 
 NONE = "none"
-# What the algorithms of sb3_span say about themselves in their files.
+# Set by the algorithms of sb3_span in their files.
 FLAG = "trained_on_normalized_observations"
 # How a pickled VecNormalize begins.
 PICKLED_CLASS, BEGINNING = VecNormalize.__module__.encode(), 200
@@ -27,9 +27,9 @@ PICKLED_CLASS, BEGINNING = VecNormalize.__module__.encode(), 200
 def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | None:
     """
     :param file: A model's zip
-    :param given: VecNormalize's file as the user has named it, or the word "none"; None to look for it
-    :return: VecNormalize's file; None where observations are not normalised. It is looked for beside the model, whatever it is
-        called, and where studies and the Zoo have it
+    :param given: VecNormalize's file that the user has named, or the word "none"; None to look for it
+    :return: VecNormalize's file; None where observations are not normalised. It is looked for next to the model, under any
+        name, and where studies and the Zoo have it
     """
     if given is not None:
         if str(given) == NONE:
@@ -44,7 +44,7 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
         if known := find_statistics(folder):
             return known
     trained = was_normalized(file)
-    if trained is False:  # what lies beside it is another model's
+    if trained is False:  # statistics next to it are another model's
         return None
     beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path) and _fits(path, file)]
     own = [path for path in beside if _belongs(path, file)] or beside
@@ -52,13 +52,13 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
         return own[0]
     if own:
         raise ValueError(
-            f"There are statistics of several VecNormalize beside {file}: {', '.join(path.name for path in own)}. Name those "
-            f"that it was trained with, for example --vecnormalize {own[0]}, or --vecnormalize {NONE}."
+            f"There are statistics of several VecNormalize next to {file}: {', '.join(path.name for path in own)}. Name "
+            f"those that it was trained with, for example --vecnormalize {own[0]}, or --vecnormalize {NONE}."
         )
     if trained:
         raise ValueError(
-            f"{file} was trained with VecNormalize, and there are no statistics of it beside the file: without them the agent "
-            "sees other numbers than in training. Name the file that VecNormalize.save wrote with --vecnormalize FILE, or, "
+            f"{file} was trained with VecNormalize, and there are no statistics next to the file: without them the agent sees "
+            "other numbers than in training. Name the file that VecNormalize.save wrote with --vecnormalize FILE, or, "
             f"if only rewards were normalised, --vecnormalize {NONE}."
         )
     return None
@@ -69,10 +69,10 @@ def was_normalized(file: Path) -> bool | None:
     Whether a model's file says that it was trained on normalised observations. Nothing is unpickled.
 
     Algorithms of sb3_span say so. SB3's own on-policy algorithms keep the last observation that was not normalised, if there
-    is a VecNormalize; about its off-policy algorithms nothing can be told.
+    is a VecNormalize; its off-policy algorithms do not record it.
 
     :param file: What ``model.save`` wrote
-    :return: None if nothing tells
+    :return: None if the file does not say
     """
     data = _settings(file)
     if isinstance(data.get(FLAG), bool):
@@ -118,7 +118,7 @@ def _check_shape(statistics: Path, model: Path) -> None:
 
 def describe(file: Path, vecnormalize: Path | None) -> str:
     """
-    For a sentence about what an agent did: what was made of its observations.
+    Whether an agent's observations were normalised, as the end of a sentence.
 
     :param file: The model
     :param vecnormalize: VecNormalize's file, if one was used
@@ -132,8 +132,7 @@ def describe(file: Path, vecnormalize: Path | None) -> str:
 
 def _has_statistics(path: Path) -> bool:
     """
-    Told by what is at the beginning of a pickle, and by the names in an archive: there are replay buffers of either kind, and
-    they are large.
+    Reads only the beginning of a pickle or the names in an archive, since replay buffers, of either kind, are large.
     """
     try:
         if path.suffix == ".npz":
@@ -148,6 +147,6 @@ def _has_statistics(path: Path) -> bool:
 
 
 def _belongs(path: Path, model: Path) -> bool:
-    """Whether a file is called after a model: ``agent.pkl``, ``agent_vecnormalize.pkl``, as SB3's checkpoints are."""
+    """Whether a file is named after a model: ``agent.pkl``, ``agent_vecnormalize.pkl``, or as SB3's checkpoints are."""
     words = path.stem.replace("vec_norm", "vecnorm").split("_")
     return "_".join(word for word in words if word not in ("vecnorm", "vecnormalize")) == model.stem

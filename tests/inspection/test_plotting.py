@@ -175,7 +175,7 @@ def test_errors(cartpole, tmp_path):
         plot(cartpole, "Pendulum-v1")
     with pytest.raises(ValueError, match="ActorCriticPolicy has no SPAN network to draw"):
         plot(PPO("MlpPolicy", "CartPole-v1", device="cpu"))
-    with pytest.raises(ValueError, match="what can be drawn is learned from vectors"):
+    with pytest.raises(ValueError, match="only agents that observe vectors can be drawn"):
         plot(PPO("SPANPolicy", make("dict"), device="cpu"))
     cartpole.save(tmp_path / "model.zip")
     with pytest.raises(SystemExit, match=r"sb3-span plot: The picture cannot be written to .*picture.txt"):
