@@ -53,9 +53,7 @@ def export_model(
         print(f"{type(trained.policy).__name__}, {seen}; loading it executes nothing.\nWritten: {target}")
         return
     if known is None:
-        print(
-            "The environment is not known: checking with random observations only. Name it with --env to use its own too."
-        )
+        print("The environment is not known: checking with random observations only. Name it with --env to use its own too.")
 
     def export(env: EnvSpec | str | None) -> Verification:
         if form == "c":
