@@ -1,5 +1,5 @@
 """
-Policies of your own, with another initialisation than the package's: coefficients that are noise around one, the simple choice.
+Your own policies, with another initialisation than the package's: all coefficients near one, the simple choice.
 
 A study names such a policy, as `policy: examples.own_start.PPOPolicy` in zoo_configs/ablation/start.yml. About half a minute.
 """

@@ -69,9 +69,7 @@ def test_a_module_in_this_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     lively(SAC, env=make_vec_env("Pendulum-v1")).save("plant")
-    with pytest.raises(
-        SystemExit, match=r"Plant-v0 cannot be made here: .*If your module registers it, write module:id"
-    ):
+    with pytest.raises(SystemExit, match=r"Plant-v0 cannot be made here: .*If your module registers it, write module:id"):
         main(["export", "plant", "--output", "out", "--env", "Plant-v0"])
     main(["export", "plant", "--output", "out", "--env", "my_plant:Plant-v0"])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out

@@ -106,7 +106,7 @@ def test_agents_with_the_default_networks_of_an_earlier_version(algo, tmp_path):
 
 
 def test_max_grad_norm_where_the_algorithm_has_it():
-    with pytest.raises(ValueError, match=r"got max_grad_norm=3, which is the algorithm's option here.*Pass max_grad_norm to the algorithm"):
+    with pytest.raises(ValueError, match=r"got max_grad_norm=3, which is the algorithm's option here"):
         PPO("SPANPolicy", make("vector"), policy_kwargs=dict(max_grad_norm=3))
 
 
