@@ -6,13 +6,12 @@ from rich.console import Console
 from rich.table import Table
 
 from sb3_span.inspection.environments import make_env
-from sb3_span.nn import SPANArch
 from sb3_span.nn.budget import Candidate
 from sb3_span.policies.budget import NetArch, policy_sizes
 from sb3_span.policies.registry import supported_algorithms
 
-# Rows of each kind of spline: enough to choose from, on one screen.
-ROWS = {"kernel": 4, "bspline": 2}
+# Rows of each kind of shape: enough to choose from, on one screen.
+ROWS = {"groups": 4, "kernel": 2, "bspline": 2}
 
 
 def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
@@ -49,13 +48,11 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     rows = _shortlist(candidates)
     for i, (arch, number) in enumerate(rows):
         add("SPAN", _describe(arch), number, None if i else "bold")
-    default = SPANArch.make(sizes.default_arch).to_dict()
-    add("", f"default: {_describe(default)}", sizes.count_span(None), "dim")
     table.add_section()
     widths = net_arch.items() if isinstance(net_arch, dict) else [("layers", net_arch)]
     add("MLP", ", ".join(f"{role} {' x '.join(map(str, layers))}" for role, layers in widths), sizes.count_mlp(net_arch))
     shown = f"{len(rows)} of {len(candidates)} that fit. " if len(rows) < len(candidates) else ""
-    table.caption = f"{shown}The first one is balanced; the MLP is as large."
+    table.caption = f"{shown}The first is shaped like the default; the MLP is as large."
     console = Console()
     console.print(table)
     for option, value in (("span_arch", candidates[0].span_arch), ("net_arch", net_arch)):  # for pasting, so not wrapped
@@ -63,21 +60,22 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
 
 
 def _shortlist(candidates: list[Candidate]) -> list[Candidate]:
-    """The first ones of each kind of spline, in their order."""
-    seen: dict[tuple[str, Any], int] = {}
-    rows = []
+    """The first ones of each kind of shape, the kind of the very first one ahead."""
+    by_kind: dict[tuple[str, Any], list[Candidate]] = {}
     for candidate in candidates:
-        kind = candidate.span_arch["basis"], candidate.span_arch.get("degree")
-        seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= ROWS[kind[0]]:
-            rows.append(candidate)
-    return rows
+        arch = candidate.span_arch
+        kind = "groups" if "group_size" in arch else arch["basis"], arch.get("degree")
+        by_kind.setdefault(kind, []).append(candidate)
+    return [candidate for kind, found in by_kind.items() for candidate in found[: ROWS[kind[0]]]]
 
 
 def _describe(arch: dict[str, Any]) -> str:
-    degree = f", degree {arch['degree']}" if arch["basis"] != "kernel" else ""
-    others = "".join(f", {name} {arch[name]}" for name in ("latent_dim", "group_size") if arch.get(name) is not None)
-    return f"{arch['nmodes']} modes, {arch['nelems']} elements, {arch['basis']}{degree}{others}"
+    if "group_size" in arch:
+        groups = -(-arch["latent_dim"] // arch["group_size"])
+        return f"{groups} x {arch['nmodes']} modes of {arch['group_size']} dimensions, {arch['nelems']} elements"
+    degree = f", degree {arch['degree']}" if "degree" in arch else ""
+    latent_dim = f", latent_dim {arch['latent_dim']}" if "latent_dim" in arch else ""
+    return f"{arch['nmodes']} modes, {arch['nelems']} elements, {arch['basis']}{degree}{latent_dim}"
 
 
 def _as_code(value: Any) -> str:

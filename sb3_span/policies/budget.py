@@ -78,7 +78,7 @@ class PolicySizes:
         number = budget if isinstance(budget, Integral) else self.count_mlp(budget)  # type: ignore[arg-type]
         if number < 1:
             raise ValueError(f"The budget is {number} parameters; it must be at least 1.")
-        return span_candidates(self.count_span, number)
+        return span_candidates(self.count_span, number, self.default_arch)
 
     def match_mlp(self, span_arch: Mapping[str, Any] | None) -> list[int] | dict[str, list[int]]:
         """
