@@ -62,7 +62,7 @@ class SPANArch:
             _check_integer("nelems", self.nelems, 2, "Try 4 or 8, or basis='bspline', which accepts 1.")
             if self.degree != 2 or not isinstance(self.degree, Integral):
                 raise ValueError(
-                    f"span_arch['degree'] is {self.degree!r}; the kernel basis is quadratic, degree 2. "
+                    f"span_arch['degree'] is {self.degree!r}; the kernel basis is quadratic and supports only degree 2. "
                     "Leave degree out, or choose basis='bspline', which supports any degree from 1."
                 )
         else:
