@@ -203,7 +203,9 @@ def _draw_splines(
         ax.set_title(f"$z_{{{dim + 1}}}$" + _mostly(network, inputs, names, dim, between), fontsize=10 if columns <= 4 else 9)
         if panel.is_first:
             labels = [f"mode {mode + 1} ({100 * share[mode]:.0f} %)" for mode in panel.modes]
-            ax.legend(ax.get_lines()[: len(labels)], labels, fontsize=8, frameon=False, loc="best", handlelength=1.2)
+            # Steep lines may leave no free corner: names must be readable across them.
+            frame = dict(framealpha=0.8, edgecolor="none", borderpad=0.1)
+            ax.legend(ax.get_lines()[: len(labels)], labels, fontsize=8, loc="best", handlelength=1.2, **frame)
     for ax in axes[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel("z")
         ax.tick_params(labelbottom=True)  # also above an empty place
