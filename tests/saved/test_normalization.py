@@ -87,7 +87,7 @@ def test_several_are_asked_for(normalized, tmp_path):
     normalized.save(tmp_path / "model.zip")
     for file in ("monday.pkl", "tuesday.pkl"):
         normalized.env.save(tmp_path / file)
-    with pytest.raises(ValueError, match=r"several VecNormalize beside .*: monday.pkl, tuesday.pkl. .*--vecnormalize none"):
+    with pytest.raises(ValueError, match=r"several VecNormalize next to .*: monday.pkl, tuesday.pkl. .*--vecnormalize none"):
         find_vecnormalize(tmp_path / "model.zip")
 
 
