@@ -15,7 +15,8 @@ from sb3_span.policies.registry import ALIAS, users_of
 from sb3_span.policies.saturation import warn_of_bounds
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
-SIZES = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size"}
+# "preprocess" is one: all but the dense one fix the number of latent dimensions.
+SIZES = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size", "preprocess"}
 
 
 def split_by_role(
