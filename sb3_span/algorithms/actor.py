@@ -154,4 +154,3 @@ class NativeActor:
         if self._is_sac:  # the second half is for exploration
             return self.policy.unscale_action(out[:, : out.shape[1] // 2].reshape(-1, *space.shape))
         return np.clip(out.reshape(-1, *space.shape), space.low, space.high)
-

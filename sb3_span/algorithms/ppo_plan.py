@@ -168,4 +168,3 @@ class PPOPlan(Plan):
         if done is None or not all(map(math.isfinite, done)):
             raise ValueError(NOT_FINITE)
         return EpochLosses(*done)
-
