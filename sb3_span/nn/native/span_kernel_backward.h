@@ -176,14 +176,11 @@ static void add_products(Rows left, int lefts, Rows right, int rights, int block
         Rows own = left;
         for (int i = 0; i < lefts; i += 4, own.rows += 4 * left.row) {
             const int count = lefts - i;
-            switch (rights < AT_ONCE ? rights : AT_ONCE) {
-                case 1: add_some_products(own, count, right, blocks, into + i, lefts, 4, 1); break;
-                case 2: add_some_products(own, count, right, blocks, into + i, lefts, 4, 2); break;
-                case 3: add_some_products(own, count, right, blocks, into + i, lefts, 4, 3); break;
-                default:
-                    if (count > 2) add_some_products(own, count, right, blocks, into + i, lefts, 4, AT_ONCE);
-                    else add_some_products(own, count, right, blocks, into + i, lefts, 2, AT_ONCE);
-            }
+            if (rights >= AT_ONCE && count > 2) add_some_products(own, count, right, blocks, into + i, lefts, 4, AT_ONCE);
+            else if (rights >= AT_ONCE) add_some_products(own, count, right, blocks, into + i, lefts, 2, AT_ONCE);
+            else if (rights == 3) add_some_products(own, count, right, blocks, into + i, lefts, 4, 3);
+            else if (rights == 2) add_some_products(own, count, right, blocks, into + i, lefts, 4, 2);
+            else add_some_products(own, count, right, blocks, into + i, lefts, 4, 1);
         }
     }
 }

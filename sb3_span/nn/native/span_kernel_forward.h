@@ -3,7 +3,8 @@
  *
  * How the work is laid out:
  * - Samples lie in the lanes of vectors: a block is LANES samples, and every parameter is one number for all of them. So no lane is
- *   idle whatever the network's sizes, nothing is summed over lanes until the very end. Parameters are read where they are, but for the coefficients (pack).
+ *   idle whatever the network's sizes, and nothing is summed over lanes until the very end. Parameters are read where they are, but
+ *   for the coefficients, which are put into the order in which they are read (pack).
  * - For each dimension all N basis functions are evaluated, zeros included, and a factor is a sum over all of them. That is more
  *   to add than the few that are not zero, and yet less work than to look up which they are; and what is not finite spoils what it
  *   spoils in torch.
