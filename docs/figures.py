@@ -21,8 +21,9 @@ RESULTS = Path(__file__).parents[1] / "results"
 PALETTE = plt.get_cmap("viridis")
 METHODS = {
     "mlp": ("MLP", "#c8553d"),
-    "mlp-fast": ("MLP at 1.5e-3", "#e0a458"),
+    "mlp-fast": ("MLP at SPAN's rate", "#e0a458"),
     "mlp-64": ("SB3's MLP, 64 and 64", "#6a737d"),
+    "mlp-256": ("SB3's MLP, 256 and 256", "#6a737d"),
     "span": ("SPAN", "#1b6ca8"),
 }
 
@@ -191,5 +192,6 @@ if __name__ == "__main__":
     draw_bases(IMAGES / "bases.png")
     draw_mode(IMAGES / "mode.png")
     draw_slopes(IMAGES / "slopes.png")
-    draw_methods(IMAGES / "untuned.png", "untuned")
+    for name in ("untuned", "untuned_sac"):
+        draw_methods(IMAGES / f"{name}.png", name)
     draw_settings(IMAGES / "settings.png")

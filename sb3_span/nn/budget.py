@@ -14,7 +14,7 @@ from torch import nn
 
 from sb3_span.nn.arch import SPANArch
 
-# Networks may exceed the budget by this share; those that are within it on either side are equally close.
+# Networks may exceed the budget by this share; those within it on either side count as equally close.
 TOLERANCE = 0.02
 
 # The splines to choose from, in the order in which they are preferred.
@@ -27,8 +27,9 @@ SPLINES: tuple[dict[str, Any], ...] = (
 LEAST_ELEMENTS = dict(kernel=2, bspline=1)
 MOST_ELEMENTS = 256
 
-# Modes for each element of a shape that is called balanced: that of the defaults.
+# Modes for each element of one product over all dimensions that is called balanced: the paper's network for Hopper.
 BALANCE = SPANArch().nmodes / SPANArch().nelems
+MOST_GROUPS = 256
 
 # Latent dimensions to fall back to, when W_pre alone has more parameters than the budget.
 SMALL_LATENT_DIMS = (64, 32, 16, 8, 4, 2, 1)
@@ -100,62 +101,91 @@ class Candidate(NamedTuple):
     params: int
 
 
-def span_candidates(count: Callable[[dict[str, Any]], int], budget: int) -> list[Candidate]:
+def span_candidates(
+    count: Callable[[dict[str, Any]], int], budget: int, default_arch: Mapping[str, Any] | None = None
+) -> list[Candidate]:
     """
-    For each kind of spline and each number of elements, the number of modes that comes closest to the budget.
+    Shapes that come close to a budget: the default one with more or fewer dimensions and modes, and for each kind of spline
+    and each number of elements one product over all dimensions. Each has the number of modes that comes closest.
 
-    No candidate is more than 2 % over. Those within 2 % of the budget come first, and among them those with about as many
-    modes for each element as the defaults, kernel splines before B-splines. The others follow by their distance.
+    No candidate is more than 2 % over. Those within 2 % of the budget come first: those of the default's kind,
+    then kernel splines, then B-splines, the most balanced of each kind ahead. The others follow by their distance.
 
-    When W_pre alone is larger than the budget, the candidates have fewer latent dimensions than inputs.
+    When W_pre alone is larger than the budget, the products are over fewer latent dimensions than there are inputs.
 
     :param count: The number of parameters with a ``span_arch``
     :param budget: The number to come close to
+    :param default_arch: A shape with ``group_size``, ``latent_dim`` and ``nmodes``: the first candidates have its group size
+        and splines. None for products over all dimensions only
     :return: Candidates, best first
     """
+    found = _groups(count, budget, default_arch) if default_arch else []
     latent_options: list[dict[str, Any]] = [{}, *(dict(latent_dim=latent_dim) for latent_dim in SMALL_LATENT_DIMS)]
+    products: list[_Ranked] = []
     for latent in latent_options:
-        found = [
-            (_rank(candidate, budget, order), candidate)
-            for order, spline in enumerate(SPLINES)
-            for nelems in range(LEAST_ELEMENTS[spline["basis"]], MOST_ELEMENTS + 1)
-            if (candidate := _fit_modes(count, dict(nelems=nelems, **spline, **latent), budget)) is not None
-        ]
-        if found:
-            return [candidate for _, candidate in sorted(found, key=lambda pair: pair[0])]
+        for order, spline in enumerate(SPLINES, start=1):
+            for nelems in range(LEAST_ELEMENTS[spline["basis"]], MOST_ELEMENTS + 1):
+                candidate = _fit_modes(count, dict(nelems=nelems, **spline, **latent), budget)
+                if candidate is not None:
+                    balance = candidate.span_arch["nmodes"] / nelems / BALANCE
+                    products.append(_rank(candidate, budget, order, balance))
+        if products:
+            break
+    found += products
+    if found:
+        return [candidate for _, candidate in sorted(found, key=lambda pair: pair[0])]
     smallest = count(dict(nmodes=1, nelems=2, latent_dim=1))
     raise ValueError(f"The budget is {budget:,} parameters; the smallest SPAN networks here have {smallest:,}. Raise it.")
 
 
+_Ranked = tuple[tuple[float, ...], Candidate]
+
+
+def _groups(count: Callable[[dict[str, Any]], int], budget: int, default_arch: Mapping[str, Any]) -> list[_Ranked]:
+    """Shapes of the default's group size and splines, one for each number of groups."""
+    size = default_arch["group_size"]
+    usual = default_arch["nmodes"] / (default_arch["latent_dim"] / size)  # modes of a group for each group
+    found = []
+    for n_groups in range(1, MOST_GROUPS + 1):
+        candidate = _fit_modes(count, {**default_arch, "latent_dim": size * n_groups}, budget)
+        if candidate is None:
+            break
+        found.append(_rank(candidate, budget, 0, candidate.span_arch["nmodes"] / n_groups / usual))
+    return found
+
+
 def _fit_modes(count: Callable[[dict[str, Any]], int], options: dict[str, Any], budget: int) -> Candidate | None:
     """The closest number of modes that is at most 2 % over the budget; None when a single mode is beyond that."""
-    one = count(dict(nmodes=1, **options))
-    step = count(dict(nmodes=2, **options)) - one  # each further mode adds as many
+    one = count({**options, "nmodes": 1})
+    step = count({**options, "nmodes": 2}) - one  # each further mode adds as many
     limit = math.floor((1 + TOLERANCE) * budget)
     if one > limit:
         return None
     nmodes = 1 + min(max(0, round((budget - one) / step)), (limit - one) // step)
-    return Candidate(dict(nmodes=nmodes, **options), one + (nmodes - 1) * step)
+    return Candidate({**options, "nmodes": nmodes}, one + (nmodes - 1) * step)
 
 
-def _rank(candidate: Candidate, budget: int, order: int) -> tuple[float, ...]:
+def _rank(candidate: Candidate, budget: int, order: int, balance: float) -> _Ranked:
+    """
+    :param order: Of the kind of shape, the preferred one first
+    :param balance: 1 for a balanced shape; 2 and 1/2 are equally far from it
+    """
     distance = abs(candidate.params - budget) / budget
-    arch = candidate.span_arch
-    imbalance = abs(math.log2(arch["nmodes"] / arch["nelems"] / BALANCE))
+    imbalance = abs(math.log2(balance))
     if distance > TOLERANCE:
-        return (1, distance, imbalance, order)
-    # Kernel splines first, unless only lopsided ones are that close; then the balance, roughly, and the distance.
-    return (0, imbalance > 1, order, round(2 * imbalance), distance)
+        return (1, distance, imbalance, order), candidate
+    # The preferred kind first, unless only lopsided ones are that close; then the balance, roughly, and the distance.
+    return (0, imbalance > 1, order, round(2 * imbalance), distance), candidate
 
 
 def match_mlps(targets: Sequence[tuple[Role, int]]) -> list[list[int]]:
     """
     MLPs with two hidden layers, as wide as each other or one apart, that come closest to the given counts.
 
-    Each role is matched on its own: the actor meets an actor of its size, the critics meet critics. Where two shapes are
-    equally close, the one is taken that makes up for the roles before it.
+    Each role is matched separately: the actor by an actor of its size, the critics by critics. Where two shapes are
+    equally close, the one that makes up for earlier roles is chosen.
 
-    :param targets: Each role, and the number of parameters that its networks shall have together
+    :param targets: Each role, and the number of parameters that its networks should have together
     :return: The hidden layers of each role
     """
     matched = []
@@ -168,7 +198,7 @@ def match_mlps(targets: Sequence[tuple[Role, int]]) -> list[list[int]]:
 
 
 def _near(role: Role, target: int) -> list[tuple[int, list[int]]]:
-    """Shapes of about as many parameters, each behind the number that it is off."""
+    """Shapes of about as many parameters, each with its difference from the target."""
     width = 1
     while role.count_mlp([width + 1, width + 1]) <= target:
         width += 1

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import RescaleAction
 
-MISSING = "RLtools is not installed, and so not in the tables: pip install 'sb3_span[bench]' adds it."
+MISSING = "RLtools is not installed, so the tables lack it: pip install 'sb3_span[bench]'."
 
 
 def is_installed() -> bool:

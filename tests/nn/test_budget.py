@@ -68,6 +68,19 @@ def test_the_first_candidate_is_balanced():
         assert arch["basis"] == "kernel" and 0.6 < arch["nmodes"] / arch["nelems"] < 2.5
 
 
+@pytest.mark.parametrize("budget", [3744, 20_000, 300_000])
+def test_the_first_candidate_is_like_the_default(budget):
+    default = dict(group_size=3, latent_dim=48, nmodes=8, nelems=4)
+    candidates = span_candidates(count, budget, default)
+    (arch, params), *_ = candidates
+    assert (arch["group_size"], arch["nelems"]) == (3, 4) and arch["latent_dim"] % 3 == 0
+    assert count(arch) == params and abs(params - budget) <= 0.02 * budget
+    assert 0.5 <= arch["nmodes"] / (arch["latent_dim"] / 3) / (8 / 16) <= 2
+    assert [each for each in candidates if "group_size" not in each.span_arch] == span_candidates(count, budget)
+    # The default itself is what comes first for its own number.
+    assert span_candidates(count, count(default), default)[0] == (default, count(default))
+
+
 def test_wide_inputs_get_fewer_latent_dimensions():
     role = Role(400, 2)
     (arch, params), *_ = span_candidates(role.count_span, 5000)
