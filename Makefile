@@ -50,9 +50,9 @@ $(INSTALLED_HVAC): setup.cfg setup.py pyproject.toml constraints-hvac.txt $(wild
 	@touch $@
 
 # SPAN's speed relative to the MLP's: tables, CSV files and pictures in speed/. Nothing else should run meanwhile.
-# What docs/speed.md shows: make bench OUTPUT=results/speed
+# What docs/speed.md shows: make bench OUTPUT=results/speed; shorter with ROUNDS=8.
 bench: $(INSTALLED)
-	$(BIN)/sb3-span speed $(if $(OUTPUT),--output $(OUTPUT))
+	$(BIN)/sb3-span speed $(if $(OUTPUT),--output $(OUTPUT)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # The native kernel's tests with AddressSanitizer and UndefinedBehaviorSanitizer, and the kernel alone under valgrind.
 memory-checks: $(INSTALLED)

@@ -7,7 +7,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 SPAN = "sb3_span/nn/native"
-SPAN_HEADERS = [f"{SPAN}/span_{name}.h" for name in ("kernel", "kernel_forward", "kernel_backward", "spline", "exp")]
+SPAN_HEADERS = [
+    f"{SPAN}/span_{name}.h" for name in ("kernel", "vectors", "kernel_forward", "kernel_backward", "spline", "exp")
+]
 UPDATES = "sb3_span/algorithms/native"
 UPDATES_HEADERS = [
     f"{UPDATES}/{name}.h"
@@ -19,6 +21,7 @@ UPDATES_HEADERS = [
         "updates",
         "kernel_any",
         "functions",
+        "mlp",
         "networks",
         "adam",
         "sac_update",

@@ -28,12 +28,24 @@ def test_ratios_are_those_within_a_round():
 @pytest.mark.filterwarnings("ignore")  # torch's profiler, and pykan where it is installed
 def test_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "ENVIRONMENTS", ("CartPole-v1", "InvertedPendulum-v5"))
+    monkeypatch.setattr(training, "WITH_DEFAULTS", ("InvertedPendulum-v5",))
     monkeypatch.setattr(training, "VECTORISED", ("CartPole-v1", (8, 16)))
     monkeypatch.setattr(networks, "BATCHES", (8, 128))
     monkeypatch.setattr(networks, "GROWTH", {"batch": ((8, 16), networks.GROWTH["batch"][1])})
     monkeypatch.setattr(studies, "RUNS", (("CartPole-v1", "ppo", 1024, {}),))
     monkeypatch.setattr(studies, "N_EPISODES", 2)
-    names = ["critics", "growth", "machine", "memory", "predict", "training", "vectorised", "studies", "evaluation"]
+    names = [
+        "critics",
+        "defaults",
+        "growth",
+        "machine",
+        "memory",
+        "predict",
+        "training",
+        "vectorised",
+        "studies",
+        "evaluation",
+    ]
     if importlib.util.find_spec("d3rlpy") is not None:
         from sb3_span.offline import benchmark as offline
 
@@ -53,8 +65,13 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert "SPAN relative to MLP" in printed
     tables = (tmp_path / "out" / "tables.md").read_text()
     assert "| InvertedPendulum-v5, SAC |" in tables and f"**{float(rows[1]['native_ratio']):.2f}**" in tables
+    assert "With the default settings of each" in tables and "## Studies" in tables
     has_sbx = importlib.util.find_spec("sbx") is not None
     assert has_sbx == ("sbx_us" in rows[0]) == ("SBX, MLP" in tables) and has_sbx != ("SBX is not installed" in printed)
+
+    has_rltools = importlib.util.find_spec("rltools") is not None
+    assert has_rltools == bool(rows[1].get("rltools_us")) == ("RLtools, MLP" in tables)
+    assert has_rltools != ("RLtools is not installed" in printed)
 
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     (tmp_path / "out" / "speed.png").unlink()

@@ -12,7 +12,7 @@ from stable_baselines3.sac.policies import SACPolicy
 
 from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.networks import read_actor, read_actor_critic
-from sb3_span.algorithms.plan import Plan, check_observations
+from sb3_span.algorithms.plan import Plan, as_floats, check_observations
 from sb3_span.nn.checks import Unsupported, check_tensors
 from sb3_span.nn.native import choice
 
@@ -86,7 +86,7 @@ class NativeActor:
             what is wrong
         """
         policy, shape = self.policy, self.policy.observation_space.shape
-        if not shape or not _is_plain(observation):
+        if not shape or type(observation) is not np.ndarray:
             return None
         is_single = observation.shape == shape
         if not is_single and observation.shape[1:] != shape:
@@ -121,12 +121,11 @@ class NativeActor:
         :param x: Shape (B, I)
         :return: Outputs of the actor, shape (B, O), of SAC's between -1 and 1
         """
-        plan = self.plan
-        if plan is None or x.shape[1] != plan.inputs or self._needs_sb3(plan):
+        plan, floats = self.plan, as_floats(x)
+        if plan is None or floats is None or x.shape[1] != plan.inputs or self._needs_sb3(plan):
             return None
-        x = np.ascontiguousarray(x, dtype=None if x.dtype.char in "fd" else np.float32)
         out = np.empty((len(x), plan.outputs), dtype=np.float32)
-        is_done = extension.actor_outputs(plan.kernel, x, out, self._is_sac)
+        is_done = extension.actor_outputs(plan.kernel, floats, out, self._is_sac)
         return out if is_done and np.isfinite(out).all() else None
 
     def _needs_sb3(self, plan: ActorPlan) -> bool:
@@ -155,11 +154,3 @@ class NativeActor:
         if self._is_sac:  # the second half is for exploration
             return self.policy.unscale_action(out[:, : out.shape[1] // 2].reshape(-1, *space.shape))
         return np.clip(out.reshape(-1, *space.shape), space.low, space.high)
-
-
-def _is_plain(observation: Any) -> bool:
-    """Whether it is an array of numbers that torch would take."""
-    if type(observation) is not np.ndarray or not observation.size or not observation.flags.aligned:
-        return False
-    dtype = observation.dtype
-    return dtype.kind in "fiub" and dtype.itemsize <= 8 and dtype.isnative

@@ -84,8 +84,12 @@ class WithNativeCode(BaseAlgorithm):
         try:
             self._plan = type(self).build_plan(self)
         except Unsupported as reason:
-            self._why_not = str(reason)
+            self._give_up(reason)
         return self._plan
+
+    def _give_up(self, reason: Unsupported) -> None:
+        """SB3's own code goes on."""
+        self._plan, self._why_not = None, str(reason)
 
     def _why_not_act(self) -> str | None:
         """Why SB3 has to draw the actions, where the update is native."""

@@ -84,18 +84,18 @@ def read_span(span: Any, heads: Sequence[Any], only: int | None = None) -> Netwo
     :param only: One network of the stack
     """
     native, own = span_parameters(span, heads)
-    inputs, latent, basis, modes, outputs, degree, mode_norm, group = native.sizes
+    sizes = native.sizes
     shape = Shape(
         stack=len(span.coefficients) if only is None else 1,
-        inputs=inputs,
-        outputs=outputs or sum(head.out_features for head in heads),
+        inputs=sizes.inputs,
+        outputs=sizes.outputs or sum(head.out_features for head in heads),
         heads=max(len(heads), 1),
-        latent=latent,
-        basis=basis,
-        modes=modes,
-        degree=degree,
-        mode_norm=bool(mode_norm),
-        group=group,
+        latent=sizes.latent,
+        basis=sizes.basis,
+        modes=sizes.modes,
+        degree=sizes.degree,
+        mode_norm=bool(sizes.mode_norm),
+        group=sizes.group,
     )
     return Network(shape, [Part(param, only) for param in own if param is not None] + _parts(heads))
 

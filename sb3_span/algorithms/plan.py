@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
@@ -52,3 +53,18 @@ def check_observations(space: spaces.Space) -> None:
     if not isinstance(space, spaces.Box) or is_image_space(space):
         kind = "images" if isinstance(space, spaces.Box) else type(space).__name__
         raise Unsupported(f"observations are {kind}, and native code takes vectors")
+
+
+def as_floats(obs: Any) -> np.ndarray | None:
+    """
+    Observations as native code takes them.
+
+    :param obs: Shape (B, ...)
+    :return: None for anything but an array of numbers that torch would take
+    """
+    if type(obs) is not np.ndarray or not obs.size or not obs.flags.aligned:
+        return None
+    dtype = obs.dtype
+    if dtype.kind not in "fiub" or dtype.itemsize > 8 or not dtype.isnative:
+        return None
+    return np.ascontiguousarray(obs, dtype=None if dtype.char in "fd" else np.float32)

@@ -15,6 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from sb3_span.algorithms.algorithm import WithNativeCode
 from sb3_span.algorithms.ppo_plan import PPOPlan, build_plan
 from sb3_span.algorithms.stepping import step
+from sb3_span.nn.checks import Unsupported
 
 
 class PPO(WithNativeCode, stable_baselines3.PPO):
@@ -33,8 +34,12 @@ class PPO(WithNativeCode, stable_baselines3.PPO):
 
     def train(self) -> None:
         plan = self._ready_plan()
-        rollout = None if plan is None else plan.rollout(self.rollout_buffer)
-        if rollout is None:
+        try:
+            rollout = None if plan is None else plan.rollout(self.rollout_buffer)
+        except Unsupported as reason:
+            self._give_up(reason)
+            rollout = None
+        if plan is None or rollout is None:
             self._is_certain = False
             super().train()
             return

@@ -12,7 +12,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 
 from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.networks import read_actor_critic, read_adam, read_trained
-from sb3_span.algorithms.plan import NOT_FINITE, Plan, check_observations
+from sb3_span.algorithms.plan import NOT_FINITE, Plan, as_floats, check_observations
 from sb3_span.nn.checks import Unsupported, check_type
 from sb3_span.policies.on_policy import SPANActorCriticPolicy
 
@@ -27,6 +27,7 @@ def build_plan(agent: Any) -> "PPOPlan":
     """
     policy, space = agent.policy, agent.action_space
     check_observations(agent.observation_space)
+    check_buffer(agent.rollout_buffer)
     check_type(policy, ActorCriticPolicy, SPANActorCriticPolicy)
     pi, vf = read_actor_critic(policy)
     is_choice = isinstance(space, spaces.Discrete)
@@ -53,6 +54,12 @@ def build_plan(agent: Any) -> "PPOPlan":
         adam.packed(),
     )
     return PPOPlan(kernel, agent, [tensor for one in trained for tensor in one.tensors])
+
+
+def check_buffer(buffer: Any) -> None:
+    """Refuse a buffer of one's own: it may have other samples than those that it keeps."""
+    if type(buffer) is not RolloutBuffer:
+        raise Unsupported(f"rollouts are kept in a {type(buffer).__name__}, and native code knows SB3's RolloutBuffer")
 
 
 @dataclasses.dataclass
@@ -91,9 +98,10 @@ class PPOPlan(Plan):
         """
         :param obs: Shape (n_envs, ...)
         :return: Actions drawn for exploration, shape (n_envs, ...), values (n_envs, 1) and the logarithms of the actions'
-            probabilities (n_envs,); None where SB3 has to draw them, or to say what is wrong
+            probabilities (n_envs,); None where SB3 has to say what is wrong
         """
-        if not _is_known(obs):
+        obs = as_floats(obs)
+        if obs is None:
             return None
         n = len(obs)
         if len(self._noise) != n:
@@ -110,17 +118,15 @@ class PPOPlan(Plan):
         :param obs: Shape (B, ...)
         :return: Shape (B, 1)
         """
-        values = np.empty((len(obs), 1), dtype=np.float32)
-        return values if _is_known(obs) and extension.ppo_values(self.kernel, obs, values) else None
-
-    def rollout(self, buffer: Any) -> list[np.ndarray] | None:
-        """
-        A finished rollout as the kernel takes it.
-
-        :return: None where it is not SB3's buffer, or not of this policy, or has actions that there are not
-        """
-        if type(buffer) is not RolloutBuffer:  # buffers of one's own may have other samples than those that they keep
+        obs = as_floats(obs)
+        if obs is None:
             return None
+        values = np.empty((len(obs), 1), dtype=np.float32)
+        return values if extension.ppo_values(self.kernel, obs, values) else None
+
+    def rollout(self, buffer: Any) -> list[np.ndarray]:
+        """A finished rollout as the kernel takes it."""
+        check_buffer(buffer)
         assert buffer.full, "the rollout was not finished"
         rows = buffer.buffer_size * buffer.n_envs
         if not buffer.generator_ready:
@@ -130,10 +136,10 @@ class PPOPlan(Plan):
         arrays = [np.ascontiguousarray(getattr(buffer, name), dtype=np.float32) for name in ROLLOUT]
         widths = [math.prod(buffer.obs_shape), 1 if self._is_choice else self._n_actions, 1, 1, 1, 1]
         if any(array.size != rows * width for array, width in zip(arrays, widths, strict=True)):
-            return None
+            raise Unsupported("the rollout is another environment's")
         actions = arrays[1]
         if self._is_choice and not ((actions >= 0) & (actions < self._n_actions) & (actions == np.floor(actions))).all():
-            return None
+            raise Unsupported("the rollout has actions that there are not")
         return arrays
 
     def epoch(self, agent: Any, rollout: list[np.ndarray], clip_range: float, clip_range_vf: float) -> EpochLosses:
@@ -162,7 +168,3 @@ class PPOPlan(Plan):
         if done is None or not all(map(math.isfinite, done)):
             raise ValueError(NOT_FINITE)
         return EpochLosses(*done)
-
-
-def _is_known(obs: Any) -> bool:
-    return type(obs) is np.ndarray and obs.dtype.char in "fd" and obs.flags.c_contiguous

@@ -103,10 +103,9 @@ class SAC(WithNativeCode, stable_baselines3.SAC):
     def _sample_action(
         self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        plan, obs = self._collecting, self._last_obs
-        is_known = plan is not None and type(obs) is np.ndarray and obs.dtype.char in "fd" and obs.flags.c_contiguous
-        if self.num_timesteps >= learning_starts and action_noise is None and is_known:
-            action = plan.act(obs)
+        plan = self._collecting
+        if self.num_timesteps >= learning_starts and action_noise is None and plan is not None:
+            action = plan.act(self._last_obs)
             if action is not None:
                 action = action.reshape(len(action), *self.action_space.shape)  # type: ignore[misc]
                 return self.policy.unscale_action(action), action

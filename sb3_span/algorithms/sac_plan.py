@@ -11,7 +11,7 @@ from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN
 
 from sb3_span.algorithms.extension import extension
 from sb3_span.algorithms.networks import read_actor, read_adam, read_critics, read_trained
-from sb3_span.algorithms.plan import NOT_FINITE, Plan, check_observations
+from sb3_span.algorithms.plan import NOT_FINITE, Plan, as_floats, check_observations
 from sb3_span.algorithms.records import Trained
 from sb3_span.algorithms.stepping import knows
 from sb3_span.nn.checks import Unsupported, check_tensors
@@ -79,11 +79,14 @@ class SACPlan(Plan):
         known[0].normal_()
         return known[1]
 
-    def act(self, obs: np.ndarray) -> np.ndarray | None:
+    def act(self, obs: Any) -> np.ndarray | None:
         """
         :param obs: Shape (n_envs, ...)
         :return: Actions drawn for exploration, between -1 and 1, shape (n_envs, A); None where SB3 has to say what is wrong
         """
+        obs = as_floats(obs)
+        if obs is None:
+            return None
         noise = self._noise(len(obs), 0)
         actions = np.empty_like(noise)
         is_done = extension.sac_act(self.kernel, obs, noise, actions)

@@ -14,12 +14,22 @@ from rich.table import Table
 
 from sb3_span.atomic_files import written_whole
 from sb3_span.provenance import machine
-from sb3_span.speed import networks, studies, training
+from sb3_span.speed import networks, rltools, sbx, studies, training
 from sb3_span.speed.figure import draw
 from sb3_span.speed.markdown import as_markdown
-from sb3_span.speed.sbx import MISSING, is_installed
 
-MEASUREMENTS = ("training", "vectorised", "predict", "critics", "growth", "memory", "studies", "evaluation", "offline")
+MEASUREMENTS = (
+    "training",
+    "defaults",
+    "vectorised",
+    "predict",
+    "critics",
+    "growth",
+    "memory",
+    "studies",
+    "evaluation",
+    "offline",
+)
 
 
 def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Sequence[str] | None = None) -> None:
@@ -67,11 +77,17 @@ def _measure(hyperparams: Path, rounds: int, only: Sequence[str], console: Conso
     results = {"machine": [{**machine(), "python": platform.python_version(), "torch": th.__version__}]}
     if "training" in only:
         ids = track(training.ENVIRONMENTS, "training", console=console)
-        results["training"] = [training.time_training(hyperparams, env_id, rounds) for env_id in ids]
+        results["training"] = []
+        for env_id in ids:
+            agents = {**training.make_agents(hyperparams, env_id), **training.make_rltools_agent(hyperparams, env_id)}
+            results["training"].append(training.time_training(env_id, agents, rounds))
+    if "defaults" in only:
+        ids = track(training.WITH_DEFAULTS, "defaults", console=console)
+        results["defaults"] = [training.time_training(id_, training.make_default_agents(id_), rounds) for id_ in ids]
+    many, numbers = training.VECTORISED
     measurements: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "vectorised": lambda: [
-            training.time_training(hyperparams, training.VECTORISED[0], rounds, n_envs=n_envs)
-            for n_envs in training.VECTORISED[1]
+            training.time_training(many, training.make_agents(hyperparams, many, n_envs=n_envs), rounds) for n_envs in numbers
         ],
         "predict": lambda: [
             training.time_predict(hyperparams, env_id, rounds, observations)
@@ -97,7 +113,7 @@ def _measure(hyperparams: Path, rounds: int, only: Sequence[str], console: Conso
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     with written_whole(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), restval="")
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()})
@@ -121,7 +137,7 @@ def _ratio(row: dict[str, Any], prefix: str = "") -> str:
 
 def _tables(results: dict[str, list[dict[str, Any]]]) -> Iterator[Table]:
     """A table for each thing that was measured."""
-    if {"training", "vectorised", "predict"} & set(results):
+    if {"training", "defaults", "vectorised", "predict"} & set(results):
         yield from _agent_tables(results)
     if "critics" in results:
         yield _critics_table(results["critics"])
@@ -165,19 +181,23 @@ def _agent_tables(results: dict[str, list[dict[str, Any]]]) -> tuple[Table, Tabl
         return f"{sum(ratios) / len(ratios):.2f}" if ratios else ""
 
     sb3 = Table("", "", "SPAN, us", "MLP, us", "SPAN relative to MLP", title=f"(a) A step of training, or of predict. {where}")
-    columns = ("environment alone, us", "SPAN, us", "relative to SB3, MLP", "MLP, us", "relative to SB3, MLP")
-    native = Table("", "", *columns, "SBX, MLP, us", "relative to SB3, MLP", title="In sb3_span's PPO and SAC, and in SBX's")
+    measured = ("SPAN", "MLP", "MLP in SBX", "MLP in RLtools")
+    columns = ["environment alone, us", *(text for name in measured for text in (f"{name}, us", "relative to SB3, MLP"))]
+    native = Table("", "", *columns, title="In sb3_span's PPO and SAC, and in others'")
     for row in rows:
         _add_row(sb3, native, row, row["environment"])
     if rows:
         sb3.add_row("mean", "", "", "", mean(""))
-        native.add_row("mean", "", "", "", mean("native_"), "", mean("native_mlp_"), "", mean("sbx_"))
+        native.add_row("mean", "", "", "", mean("native_"), "", mean("native_mlp_"), "", mean("sbx_"), "", mean("rltools_"))
+    for row in results.get("defaults", []):
+        _add_row(sb3, native, row, f"{row['environment']}, default settings")
     for row in results.get("vectorised", []):
         _add_row(sb3, native, row, f"{row['environment']}, {row['environments']} at once")
     for row in results.get("predict", []):
         _add_row(sb3, native, row, f"{row['environment']}, predict {row['observations']}")
     sb3.caption = "in SB3's PPO and SAC; medians over rounds, and the quartiles of the ratios within a round"
-    native.caption = None if is_installed() else MISSING
+    missing = [other.MISSING for other in (sbx, rltools) if not other.is_installed()]
+    native.caption = " ".join(missing) or None
     return sb3, native
 
 
@@ -185,8 +205,10 @@ def _add_row(sb3: Table, native: Table, row: dict[str, Any], name: str) -> None:
     sb3.add_row(name, row["algorithm"], f"{row['span_us']:.0f}", f"{row['mlp_us']:.0f}", _ratio(row))
     span = (f"{row['native_span_us']:.0f}", _ratio(row, "native_"))
     alone = f"{row['env_us']:.1f}" if "env_us" in row else ""
-    sbx = (f"{row['sbx_us']:.0f}", _ratio(row, "sbx_")) if "sbx_us" in row else ("", "")
-    native.add_row(name, row["algorithm"], alone, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"), *sbx)
+    others: list[str] = []
+    for other in ("sbx", "rltools"):
+        others += [f"{row[f'{other}_us']:.0f}", _ratio(row, f"{other}_")] if f"{other}_us" in row else ["", ""]
+    native.add_row(name, row["algorithm"], alone, *span, f"{row['native_mlp_us']:.0f}", _ratio(row, "native_mlp_"), *others)
 
 
 def _critics_table(rows: list[dict[str, Any]]) -> Table:

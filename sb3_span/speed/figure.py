@@ -14,6 +14,7 @@ CONTENDERS = (
     ("mlp", None, RED, "SB3, MLP"),
     ("span", "", ROSE, "SB3, SPAN"),
     ("sbx", "sbx_", SAND, "SBX (JAX), MLP"),
+    ("rltools", "rltools_", GREY, "RLtools (C++), MLP"),
     ("native_mlp", "native_mlp_", PALE, "sb3_span, MLP"),
     ("native_span", "native_", BLUE, "sb3_span, SPAN"),
 )

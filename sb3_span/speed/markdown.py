@@ -7,7 +7,15 @@ from sb3_span.speed.training import RATIOS
 
 Rows = list[dict[str, Any]]
 # Contenders as the tables name them.
-NAMES = {"span": "SB3, SPAN", "sbx": "SBX, MLP", "native_mlp": "sb3_span, MLP", "native_span": "sb3_span, SPAN"}
+NAMES = {
+    "span": "SB3, SPAN",
+    "sbx": "SBX, MLP",
+    "rltools": "RLtools, MLP",
+    "native_mlp": "sb3_span, MLP",
+    "native_span": "sb3_span, SPAN",
+}
+
+US_PER_STEP = "us per environment step"
 
 
 def as_markdown(results: dict[str, Rows]) -> str:
@@ -17,11 +25,15 @@ def as_markdown(results: dict[str, Rows]) -> str:
     parts = ["<!-- Written by `sb3-span speed`. -->"]
     if "training" in results:
         rows = results["training"]
-        parts += [_verdict(rows), "## A step of training", _agents(rows, "us per environment step")]
+        parts += [_verdict(rows), "## A step of training", "Networks of the same size:", _agents(rows, US_PER_STEP)]
+    if "defaults" in results:
+        parts += ["With the default settings of each, MLP and SPAN:", _agents(results["defaults"], US_PER_STEP)]
     if "vectorised" in results:
         parts += ["## Many environments at once", _agents(results["vectorised"], "CartPole-v1, us per environment step")]
     if "predict" in results:
         parts += ["## predict", "`predict(observations, deterministic=True)`:", _agents(results["predict"], "us per call")]
+    if {"studies", "evaluation"} <= set(results):
+        parts += ["## Studies", _studies(results["studies"], results["evaluation"][0])]
     if "critics" in results:
         parts += [
             "## Hopper's critics",
@@ -45,15 +57,15 @@ def _verdict(rows: Rows) -> str:
         ratios = [row[f"{prefix}ratio"] for row in rows if row.get(f"{prefix}ratio")]
         if ratios:
             found[name] = f"{min(ratios):.2f} to {max(ratios):.2f}"
-    sbx = f"; SBX takes {found['sbx']}" if "sbx" in found else ""
+    others = "".join(f"; {name} takes {found[key]}" for key, name in (("sbx", "SBX"), ("rltools", "RLtools")) if key in found)
     return (
         f"**Relative to the MLP of its size in SB3, a step of training with SPAN takes {found['span']} in SB3 and "
-        f"{found['native_span']} in sb3_span (the MLP there {found['native_mlp']}){sbx}.**"
+        f"{found['native_span']} in sb3_span (the MLP there {found['native_mlp']}){others}.**"
     )
 
 
 def _agents(rows: Rows, corner: str) -> str:
-    names = [name for name in NAMES if any(f"{name}_us" in row for row in rows)]
+    names = [name for name in NAMES if any(row.get(f"{name}_us") for row in rows)]
     has_env = any(row.get("env_us") for row in rows)
     header = [corner, *(["environment alone"] if has_env else []), "SB3, MLP", *(NAMES[name] for name in names)]
     lines = []
@@ -79,6 +91,17 @@ def _with_ratio(row: dict[str, Any], name: str) -> str:
 
 def _number(us: float) -> str:
     return f"{us:.1f}" if us < 10 else f"{us:,.0f}"
+
+
+def _studies(rows: Rows, evaluation: dict[str, Any]) -> str:
+    """What a study and the evaluations in it add to training."""
+    runs = (f"{row['environment']} {row['study_s']:.1f} s, {row['ratio']:.2f}" for row in rows)
+    episodes, seconds, own = (evaluation[name] for name in ("episodes", "seconds", "environments_s"))
+    return (
+        f"A run of a study, and its time relative to `learn` with the same evaluations: {', '.join(runs)}. "
+        f"{episodes:.0f} episodes of {evaluation['environment']} in full length are evaluated in {seconds:.1f} s; the "
+        f"environments' steps take {own:.1f} s of them."
+    )
 
 
 def _critics(rows: Rows) -> str:

@@ -14,8 +14,8 @@ import torch as th
 from stable_baselines3 import SAC
 from torch import nn
 
-from sb3_span.nn import SPAN, StackedLinear, kernel_info
-from sb3_span.nn.native import choice
+from sb3_span.nn import SPAN, SPANArch, StackedLinear, kernel_info
+from sb3_span.nn.native import NativeSPAN, choice
 from sb3_span.speed.kan import make_kan
 from sb3_span.speed.timing import take_turns
 from sb3_span.speed.training import drift_scales
@@ -195,8 +195,8 @@ def scratch(batch: int) -> int:
     """Bytes that the native kernel allocates for the critics' backward pass, its largest."""
     if choice.extension is None or not choice.IS_NATIVE:
         return 0
-    sizes = (CRITICS, batch, INPUTS, INPUTS, SPAN_ARCH["nelems"], SPAN_ARCH["nmodes"], 1, 0, 0, INPUTS)
-    return choice.extension.scratch(0, *sizes)
+    critics = NativeSPAN(SPANArch.make(SPAN_ARCH), INPUTS, CRITICS, 1)
+    return choice.extension.scratch(0, CRITICS, batch, *critics.sizes)
 
 
 def peak_allocation(call: Callable[[], object]) -> int:

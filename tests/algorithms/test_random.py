@@ -4,22 +4,25 @@ Random agents of SB3's and ours, trained alike, end alike.
 A few dozen in every run; thousands with SB3_SPAN_EXAMPLES=2000.
 """
 
+import itertools
 import os
 import warnings
 
 import numpy as np
+import stable_baselines3
 from gymnasium import spaces
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
-from tests.algorithms.twins import assert_same, make_twins, needs_native
+from tests.algorithms.twins import assert_same, make_agent, make_twins, needs_native, train
 from tests.policies.envs import RandomEnv
 
 pytestmark = needs_native
 
 EXAMPLES = int(os.environ.get("SB3_SPAN_EXAMPLES", 30))
+TOLERANCE = 2e-3
 few = settings(
     max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 100, suppress_health_check=list(HealthCheck), database=None
 )
@@ -69,13 +72,38 @@ shared = dict(normalize=chance, n_envs=st.integers(1, 3), learning_rate=rates, g
 
 
 def check(name, steps, obs_space, action_space, network, policy_kwargs, options):
-    options = {**options, "policy_kwargs": policy_kwargs}
+    options = dict(options, policy_kwargs=policy_kwargs, network=network, env=lambda: RandomEnv(obs_space, action_space))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You have specified a mini-batch size")
-        theirs, ours = make_twins(name, steps, network=network, env=lambda: RandomEnv(obs_space, action_space), **options)
-    assert ours.native_status() == f"{name} runs in C."
-    # A step of Adam's is of the learning rate's size, however small a gradient: rounding shows at its scale.
-    assert_same(theirs, ours, tolerance=2e-3)
+        theirs, ours = make_twins(name, steps, **options)
+        assert ours.native_status() == f"{name} runs in C."
+        # A step of Adam's is of the learning rate's size, however small a gradient: rounding shows at its scale.
+        try:
+            assert_same(theirs, ours, tolerance=TOLERANCE)
+        except AssertionError:
+            if name != "PPO" or not is_at_an_edge(ours, steps, options):
+                raise
+
+
+def is_at_an_edge(ours, steps, options):
+    """
+    Whether PPO came to a sample so near to the end of a clip range, or to a divergence so near to its bound, that rounding
+    decides on which side it is: then SB3's own agent with a bound that is moved by as much as rounding ends like ours.
+    """
+    for amount, name in itertools.product((-3e-6, 3e-6), ("clip_range", "clip_range_vf", "target_kl")):
+        bound = options.get(name, 0.2 if name == "clip_range" else None)
+        if bound is not None:
+            theirs = train(make_agent(stable_baselines3.PPO, **{**options, name: moved(bound, amount)}), steps)
+            try:
+                assert_same(theirs, ours, tolerance=TOLERANCE)
+                return True
+            except AssertionError:
+                pass
+    return False
+
+
+def moved(bound, amount):
+    return (lambda progress: bound(progress) + amount) if callable(bound) else bound + amount
 
 
 @few

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch as th
+from stable_baselines3.common.buffers import RolloutBuffer
 from torch import nn
 
 import sb3_span
@@ -25,6 +26,10 @@ def convert(agent):
     agent.policy.double()
 
 
+class OwnBuffer(RolloutBuffer):
+    pass
+
+
 REASONS = {
     "gSDE": ("SAC", dict(use_sde=True), "gSDE"),
     "wide": ("SAC", dict(network="mlp", policy_kwargs=dict(net_arch=[512, 512])), "512 x 512 weights is larger than"),
@@ -37,6 +42,7 @@ REASONS = {
     "option": ("SAC", dict(policy_kwargs=dict(optimizer_kwargs=dict(amsgrad=True))), "option amsgrad"),
     "preprocess": ("SAC", dict(policy_kwargs=dict(span_arch=dict(preprocess="layernorm"))), "preprocess='layernorm'"),
     "degree": ("PPO", dict(policy_kwargs=dict(span_arch=dict(basis="bspline", degree=4))), "degree=4"),
+    "buffer": ("PPO", dict(rollout_buffer_class=OwnBuffer), "kept in a OwnBuffer"),
     "extractor": (
         "SAC",
         dict(policy_kwargs=dict(features_extractor_class=sb3_span.SPANFeaturesExtractor)),
@@ -62,6 +68,14 @@ def test_what_was_changed_is_named(change, reason):
     assert agent.native_status() == "SAC runs in C."
     change(agent)
     assert reason in agent.native_status()
+
+
+def test_a_rollout_that_cannot_be_is_named():
+    agent = train(make_agent(sb3_span.PPO, env=lambda: make("vector", "discrete")), 32)
+    agent.rollout_buffer.actions[0] = 7
+    with pytest.raises((RuntimeError, ValueError)):  # of SB3's own update
+        agent.train()
+    assert agent.native_status() == "PPO runs in PyTorch: the rollout has actions that there are not."
 
 
 def test_an_agent_in_c_says_so(caplog):

@@ -4,6 +4,7 @@
 
 #include "updates.h"
 #include "functions.h"
+#include "mlp.h"
 #include "networks.h"
 #include "adam.h"
 #include "sac_update.h"

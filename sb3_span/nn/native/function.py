@@ -1,6 +1,6 @@
 """The native kernel as a differentiable function."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch as th
 
@@ -26,6 +26,20 @@ def supports(arch: SPANArch) -> bool:
     return arch.preprocess == "dense" and (arch.basis == "kernel" or arch.degree <= MAX_DEGREE)
 
 
+class Sizes(NamedTuple):
+    """What the kernel takes of a network after C and B: I, D, N, M, O, the degree (0 for bumps), whether modes are normalised,
+    dimensions of a group."""
+
+    inputs: int
+    latent: int
+    basis: int
+    modes: int
+    outputs: int
+    degree: int
+    mode_norm: int
+    group: int
+
+
 class NativeSPAN:
     """
     Evaluates stacks of one shape in the native kernel.
@@ -42,16 +56,15 @@ class NativeSPAN:
         self.latent_dim = latent = arch.resolve_latent_dim(input_dim)
         self.n_modes = n_modes = arch.count_modes(input_dim)
         self.width = n_modes if output_dim is None else output_dim
-        # What the kernel takes after C and B: I, D, N, M, O, the degree, whether modes are normalised, dimensions of a group.
-        self.sizes = (
-            input_dim,
-            latent,
-            arch.n_basis,
-            arch.nmodes,
-            output_dim or 0,
-            0 if arch.basis == "kernel" else arch.degree,
-            int(arch.mode_norm),
-            arch.resolve_group_size(input_dim),
+        self.sizes = Sizes(
+            inputs=input_dim,
+            latent=latent,
+            basis=arch.n_basis,
+            modes=arch.nmodes,
+            outputs=output_dim or 0,
+            degree=0 if arch.basis == "kernel" else arch.degree,
+            mode_norm=int(arch.mode_norm),
+            group=arch.resolve_group_size(input_dim),
         )
         self.shapes = (
             (stack, latent, input_dim),

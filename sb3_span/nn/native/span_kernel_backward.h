@@ -8,6 +8,7 @@ typedef struct { /* what the backward pass works with; a block is LANES samples 
     float *grad_modes;                     /* (W, LANES) */
     Trace trace;                           /* of one block, but for its values: (CHUNK, D, N, LANES), and modes: (CHUNK, W, LANES) */
     float *grad_factors;                   /* (CHUNK, D, M, LANES) */
+    float *coef;                           /* one network's, packed */
     float *scale, *head_b;                 /* (D, LANES), (O, LANES): sums over the blocks so far */
 } Work;
 
@@ -21,6 +22,7 @@ static Work make_work(const SpanShape *s, Arena *arena) {
     w.trace.factors = take(arena, latent * modes), w.trace.products = take(arena, latent * modes);
     w.trace.slopes = take(arena, values), w.trace.values = take(arena, CHUNK * values);
     w.grad_factors = take(arena, CHUNK * latent * modes);
+    w.coef = take(arena, count_coefficients(s));
     w.scale = take(arena, latent * LANES), w.head_b = take(arena, (size_t)s->outputs * LANES);
     return w;
 }
@@ -74,33 +76,33 @@ static void through_norm(const SpanShape *s, const float *modes, Vec deviation, 
         store(grad_modes + m * LANES, (load(grad_modes + m * LANES) - mean - load(modes + m * LANES) * slope) / deviation);
 }
 
-/* From the gradients of the products, (M, LANES), to those of the factors of one dimension and of those before it, if there are any;
- * and for each basis function the sum over the modes of its coefficients times the gradients of the factors. */
-INLINE void through_factors(const float *coef, int modes, const float *before, const float *factors, float *grad_modes, float *grads,
-                            Vec *sums, const int basis, const int learns) {
-    for (int i = 0; i < basis; i++) sums[i] = fill(0.0f);
-    for (int m = 0; m < modes; m++) {
-        Vec behind = load(grad_modes + m * LANES), grad = before ? load(before + m * LANES) * behind : behind;
-        if (learns) store(grads + m * LANES, grad);
-        if (before) store(grad_modes + m * LANES, behind * load(factors + m * LANES));
-        for (int i = 0; i < basis; i++) sums[i] += coef[(size_t)i * modes + m] * grad;
+/* Of `count` modes from `first` on and one dimension, from the gradients of the products to those of the factors and of the products
+ * before, if there are any; and for each basis function the sum over the modes of its coefficients times the gradients of the factors.
+ * coef: (N, count). */
+INLINE void through_some(const float *coef, int first, const float *before, const float *factors, float *grad_modes, float *grads,
+                         Vec *sums, const int basis, const int count, const int is_first, const int learns) {
+    Vec own[4];
+    for (int m = 0; m < count; m++) {
+        const size_t at = (size_t)(first + m) * LANES;
+        Vec behind = load(grad_modes + at);
+        own[m] = is_first ? behind : load(before + at) * behind;
+        if (!is_first) store(grad_modes + at, behind * load(factors + at));
+        if (learns) store(grads + at, own[m]);
     }
+    for (int i = 0; i < basis; i++)
+        for (int m = 0; m < count; m++) sums[i] += coef[i * count + m] * own[m];
 }
 
-/* The same where the basis functions are too many for registers: four at a time. */
-INLINE void through_many_factors(const float *coef, int modes, const float *before, const float *factors, float *grad_modes,
-                                 float *grads, Vec *sums, const int basis) {
-    through_factors(coef, modes, before, factors, grad_modes, grads, sums, 0, 1);
-    for (int first = 0; first < basis; first += 4) {
-        const float *rows[4];
-        for (int i = 0; i < 4; i++) rows[i] = coef + (size_t)(first + i < basis ? first + i : basis - 1) * modes;
-        Vec s0 = fill(0.0f), s1 = s0, s2 = s0, s3 = s0;
-        for (int m = 0; m < modes; m++) {
-            Vec grad = load(grads + m * LANES);
-            s0 += rows[0][m] * grad, s1 += rows[1][m] * grad, s2 += rows[2][m] * grad, s3 += rows[3][m] * grad;
-        }
-        const Vec four[4] = {s0, s1, s2, s3};
-        for (int i = 0; i < 4 && first + i < basis; i++) sums[first + i] = four[i];
+/* Of all modes, (M, LANES): four at a time, and what is left. coef: as they are packed. */
+INLINE void through_factors(const float *coef, int modes, const float *before, const float *factors, float *grad_modes, float *grads,
+                            Vec *sums, const int basis, const int is_first, const int learns) {
+    int m = 0;
+    for (; m + 4 <= modes; m += 4, coef += 4 * basis)
+        through_some(coef, m, before, factors, grad_modes, grads, sums, basis, 4, is_first, learns);
+    switch (modes - m) {
+        case 3: through_some(coef, m, before, factors, grad_modes, grads, sums, basis, 3, is_first, learns); break;
+        case 2: through_some(coef, m, before, factors, grad_modes, grads, sums, basis, 2, is_first, learns); break;
+        case 1: through_some(coef, m, before, factors, grad_modes, grads, sums, basis, 1, is_first, learns); break;
     }
 }
 
@@ -111,11 +113,12 @@ INLINE void through_splines(const Network *n, Work *w, const Trace *t, float *gr
     const size_t of_modes = (size_t)modes * LANES, of_basis = (size_t)basis * LANES;
     Vec sums[in_registers ? MOST_IN_REGISTERS : basis];
     for (int k = n->latent - 1; k >= 0; k--) {
-        const float *coef = n->coef + k * basis * (size_t)modes, *factors = t->factors + k * of_modes;
-        const float *before = k % n->group ? t->products + k * of_modes : NULL;
+        const float *coef = n->coef + (size_t)k * basis * modes, *factors = t->factors + k * of_modes;
+        const float *before = t->products + k * of_modes;
         float *grads = grad_factors + k * of_modes, *grad_modes = w->grad_modes + (size_t)(k / n->group) * of_modes;
-        if (in_registers) through_factors(coef, modes, before, factors, grad_modes, grads, sums, basis, learns);
-        else through_many_factors(coef, modes, before, factors, grad_modes, grads, sums, basis);
+        for (int i = 0; i < basis; i++) sums[i] = fill(0.0f);
+        if (k % n->group) through_factors(coef, modes, before, factors, grad_modes, grads, sums, basis, 0, learns);
+        else through_factors(coef, modes, before, factors, grad_modes, grads, sums, basis, 1, learns);
         Vec own = load(z + k * z_stride), by_distance = fill(0.0f), by_width = by_distance;
         for (int i = 0; i < basis; i++) {
             Vec by_value = load(t->slopes + k * of_basis + i * LANES) * sums[i];
@@ -129,66 +132,66 @@ INLINE void through_splines(const Network *n, Work *w, const Trace *t, float *gr
 
 /* ---------------------------------------------------------------- sums over the samples */
 
-/* Products of two rows on the left with up to eight on the right, summed over blocks and lanes: into[i * step] for the i-th on the
- * right, added to what there is. `left_step` and `right_step` lead to the next block. */
-INLINE void add_products(const float *const *left, size_t left_step, const float *right, size_t row, size_t right_step, int blocks,
-                         const int count, float *const *into, size_t step) {
-    Vec sums0[8], sums1[8];
-    for (int i = 0; i < 8; i++) sums0[i] = sums1[i] = fill(0.0f);
-    for (int b = 0; b < blocks; b++) {
-        Vec l0 = load(left[0] + b * left_step), l1 = load(left[1] + b * left_step);
-        for (int i = 0; i < count; i++) {
-            Vec r = load(right + i * row + b * right_step);
-            sums0[i] += l0 * r, sums1[i] += l1 * r;
+/* Rows of numbers, of which those of one block lie `step` behind those of the block before. */
+typedef struct {
+    const float *rows;
+    size_t row, step;
+} Rows;
+
+/* The products of `lefts` rows with `rights`, summed over blocks and lanes and added to into[j * width + i] for the i-th on the left
+ * and the j-th on the right. There may be only `count` on the left: then some are taken twice, and written once. */
+INLINE void add_some_products(Rows left, int count, Rows right, int blocks, float *into, size_t width, const int lefts,
+                              const int rights) {
+    Vec sums[4][4];
+    for (int j = 0; j < rights; j++)
+        for (int i = 0; i < 4; i++) sums[j][i] = fill(0.0f);
+    for (int b = 0; b < blocks; b++, left.rows += left.step, right.rows += right.step) {
+        Vec own[4];
+        for (int i = 0; i < lefts; i++) own[i] = load(left.rows + (i < count ? i : count - 1) * left.row);
+        for (int j = 0; j < rights; j++) {
+            Vec other = load(right.rows + j * right.row);
+            for (int i = 0; i < lefts; i++) sums[j][i] += own[i] * other;
         }
     }
-    for (int first = 0; first < count; first += 4) {
-        Quad q0 = sum_four(sums0[first], sums0[first + 1], sums0[first + 2], sums0[first + 3]);
-        Quad q1 = sum_four(sums1[first], sums1[first + 1], sums1[first + 2], sums1[first + 3]);
-        for (int i = 0; i < 4 && first + i < count; i++) {
-            into[0][(first + i) * step] += q0[i];
-            if (into[1]) into[1][(first + i) * step] += q1[i];
+    if (lefts == 2) {
+        for (int j = 0; j < rights; j += 2, into += 2 * width) {
+            Quad four = sum_four(sums[j][0], sums[j][1], sums[j + 1][0], sums[j + 1][1]);
+            for (int i = 0; i < count; i++) into[i] += four[i], into[width + i] += four[2 + i];
         }
+        return;
+    }
+    for (int j = 0; j < rights; j++, into += width) {
+        Quad four = sum_four(sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
+        if (count >= 4) *(LooseQuad *)into += four;
+        else
+            for (int i = 0; i < count; i++) into[i] += four[i];
     }
 }
 
-/* The same for any number of rows on the right: four at a time, and what is left. */
-INLINE void add_all_products(const float *const *left, size_t left_step, const float *right, size_t row, size_t right_step,
-                             int blocks, int count, float *const *into, size_t step) {
-    for (int first = 0; first < count; first += 4) {
-        float *const own[2] = {into[0] + first * step, into[1] ? into[1] + first * step : NULL};
-        const float *from = right + first * row;
-        switch (count - first) {
-            case 1: add_products(left, left_step, from, row, right_step, blocks, 1, own, step); break;
-            case 2: add_products(left, left_step, from, row, right_step, blocks, 2, own, step); break;
-            case 3: add_products(left, left_step, from, row, right_step, blocks, 3, own, step); break;
-            default: add_products(left, left_step, from, row, right_step, blocks, 4, own, step);
+enum { AT_ONCE = LANES == 16 ? 4 : 2 }; /* rows on the right; there are twice as many wide registers */
+
+/* Of any number of rows: four on the left at a time, and what is left. */
+static void add_products(Rows left, int lefts, Rows right, int rights, int blocks, float *into) {
+    for (; rights > 0; rights -= AT_ONCE, right.rows += AT_ONCE * right.row, into += (size_t)AT_ONCE * lefts) {
+        Rows own = left;
+        for (int i = 0; i < lefts; i += 4, own.rows += 4 * left.row) {
+            const int count = lefts - i;
+            if (rights >= AT_ONCE && count > 2) add_some_products(own, count, right, blocks, into + i, lefts, 4, AT_ONCE);
+            else if (rights >= AT_ONCE) add_some_products(own, count, right, blocks, into + i, lefts, 2, AT_ONCE);
+            else if (rights == 3) add_some_products(own, count, right, blocks, into + i, lefts, 4, 3);
+            else if (rights == 2) add_some_products(own, count, right, blocks, into + i, lefts, 4, 2);
+            else add_some_products(own, count, right, blocks, into + i, lefts, 4, 1);
         }
     }
 }
 
 /* The gradient of the coefficients from some blocks, added to what there is. */
-INLINE void add_coefficients(const Network *n, const Work *w, int blocks, float *grad, const int basis, const int in_registers) {
-    const size_t modes = n->modes, factors = n->latent * modes * LANES, values = (size_t)n->latent * basis * LANES;
-    for (int k = 0; k < n->latent; k++)
-        for (size_t m = 0; m < modes; m += 2) {
-            const int is_last = m + 1 == modes;
-            const float *first = w->grad_factors + (k * modes + m) * LANES, *own = w->trace.values + (size_t)k * basis * LANES;
-            const float *const left[2] = {first, is_last ? first : first + LANES};
-            float *at = grad + (size_t)k * basis * modes + m, *const into[2] = {at, is_last ? NULL : at + 1};
-            if (in_registers) add_products(left, factors, own, LANES, values, blocks, basis, into, modes);
-            else add_all_products(left, factors, own, LANES, values, blocks, basis, into, modes);
-        }
-}
-
-/* into += the products of the rows of two matrices, sums over the samples of some blocks. Rows and blocks have their own distances. */
-static void multiply_rows(const float *left, size_t left_row, size_t left_step, int rows, const float *right, size_t right_row,
-                          size_t right_step, int columns, int blocks, float *into) {
-    for (int k = 0; k < rows; k += 2) {
-        const int is_last = k + 1 == rows;
-        const float *l = left + k * left_row, *const both[2] = {l, is_last ? l : l + left_row};
-        float *at = into + (size_t)k * columns, *const to[2] = {at, is_last ? NULL : at + columns};
-        add_all_products(both, left_step, right, right_row, right_step, blocks, columns, to, 1);
+static void add_coefficients(const Network *n, const Work *w, int blocks, float *grad) {
+    const size_t modes = n->modes, basis = n->basis;
+    Rows factors = {w->grad_factors, LANES, n->latent * modes * LANES}, values = {w->trace.values, LANES, n->latent * basis * LANES};
+    for (int k = 0; k < n->latent; k++) {
+        add_products(factors, n->modes, values, n->basis, blocks, grad);
+        factors.rows += modes * LANES, values.rows += basis * LANES, grad += basis * modes;
     }
 }
 
@@ -224,7 +227,8 @@ static void add_inputs(const Network *n, const Work *w, int first, size_t stride
 static void write_sums(const Network *n, const Work *w, size_t stride, const SpanGradients *grad, size_t c) {
     const size_t latent = n->latent, outputs = n->outputs;
     float *w_pre = grad->w_pre + c * latent * n->inputs;
-    multiply_rows(w->grad_a, stride, LANES, n->latent, w->x, stride, LANES, n->inputs, (int)(stride / LANES), w_pre);
+    const Rows x = {w->x, stride, LANES}, grad_a = {w->grad_a, stride, LANES};
+    add_products(x, n->inputs, grad_a, n->latent, (int)(stride / LANES), w_pre);
     sum_each(w->grad_a, latent, stride, grad->b_pre + c * latent);
     if (n->scale) sum_each(w->scale, latent, LANES, grad->scale + c * latent);
     if (outputs) sum_each(w->head_b, outputs, LANES, grad->head_b + c * outputs);
@@ -241,7 +245,7 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
                             void *context, const SpanGradients *grad) {
     const size_t stride = span_round_up(s->batch, LANES), latent = s->latent, all_modes = span_all_modes(s);
     const size_t width = s->outputs ? (size_t)s->outputs : all_modes;
-    const size_t coefs = latent * s->basis * s->modes, factors = latent * s->modes * LANES, values = latent * s->basis * LANES;
+    const size_t coefs = count_coefficients(s), factors = latent * s->modes * LANES, values = latent * s->basis * LANES;
     const size_t heads = s->outputs * all_modes;
     const int learns = grad->w_pre != NULL;
     char *memory = malloc(scratch(s));
@@ -253,7 +257,7 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
     int status = SPAN_DONE;
     for (int c = 0; c < s->stack && status == SPAN_DONE; c++) {
         Network n;
-        if (!find_network(&n, s, in, c)) status = SPAN_NOT_FINITE;
+        if (!find_network(&n, s, in, c, w.coef)) status = SPAN_NOT_FINITE;
         if (!loss) to_lanes(grad_out + (size_t)c * s->batch * width, s->batch, (int)width, 1, w.grad_out);
         if (learns) {
             clear(grad->coef + c * coefs, coefs), clear(grad->w_pre + c * latent * s->inputs, latent * s->inputs);
@@ -283,10 +287,10 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
                                                in_registers, learns));
             blocks += learns;
             if (blocks == CHUNK || (blocks && b + LANES == stride)) {
-                FOR_BASIS(n.basis, add_coefficients(&n, &w, blocks, grad->coef + c * coefs, basis, in_registers));
-                if (heads)
-                    multiply_rows(w.grad_out + b - (blocks - 1) * LANES, stride, LANES, s->outputs, w.trace.modes, LANES,
-                                  all_modes * LANES, (int)all_modes, blocks, grad->head_w + c * heads);
+                add_coefficients(&n, &w, blocks, grad->coef + c * coefs);
+                const Rows kept_modes = {w.trace.modes, LANES, all_modes * LANES};
+                const Rows grads_out = {w.grad_out + b - (blocks - 1) * LANES, stride, LANES};
+                add_products(kept_modes, (int)all_modes, grads_out, s->outputs, blocks, heads ? grad->head_w + c * heads : NULL);
                 blocks = 0;
             }
         }
