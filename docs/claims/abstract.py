@@ -1,0 +1,61 @@
+"""The abstract's claims: each is about many rows of the page."""
+
+from collections import Counter
+from functools import partial
+
+import numpy as np
+
+from claims import arrival, buildings, networks, returns
+from claims.records import Records
+from claims.rules import VERDICTS, Claim, Finding, all_of, bootstrap, reaches
+from sb3_span.report.formats import percent
+from sb3_span.scores.references import known_environments
+
+TOPIC = "The abstract"
+SAVED, AT = 0.3, 50  # the least share of steps that is saved, and at which share of the expert's score
+
+
+def claims(others: list[Claim]) -> list[Claim]:
+    """
+    :param others: All other claims
+    """
+
+    def together(text: str, paper: str, topic: str, says: str = "") -> Claim:
+        rows = [claim for claim in others if claim.topic == topic and says in claim.text]
+        return Claim(TOPIC, text, paper, partial(all_rows, rows))
+
+    return [
+        Claim(TOPIC, "So many fewer steps, middle of all environments", "30 to 50 %", fewer_steps),
+        together("More runs succeed, in each environment", "1.3 to 9 times", arrival.SUCCESS, "more runs"),
+        together("SPAN ahead at every point of training", "in all 7", returns.ANYTIME, "SPAN higher"),
+        together("A step takes longer", "1.2 to 1.8 times", networks.SPEED, "so many times"),
+        together("A success costs the MLP more", "1.3 to 6.3 times", arrival.COST),
+        Claim(TOPIC, "Data centre: less energy in so many of 12 months", "9", buildings.cheaper_months),
+        Claim(TOPIC, "Data centre: so many times fewer steps outside the range", "1.1 to 3.4", buildings.fewer_violations),
+    ]
+
+
+def all_rows(rows: list[Claim], records: Records) -> Finding:
+    findings = [row.measure(records) for row in rows]
+    counts = Counter(finding.verdict for finding in findings)
+    text = ", ".join(f"{verdict}: {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
+    commands = list(dict.fromkeys(finding.command for finding in findings))
+    return Finding(text, "", f"{len(rows)} rows", all_of(counts), "; ".join(commands))
+
+
+def fewer_steps(records: Records) -> Finding:
+    """The median over environments of the share of the median steps that SPAN saves at half of the expert's score."""
+    pairs = [pair for env in known_environments() if (pair := records.pair(env))]
+    pairs = [pair for pair in pairs if arrival.medians_are_known(pair, AT)]
+    samples = [steps for pair in pairs for steps in pair.arrivals(AT)]
+
+    def middle(*steps: np.ndarray) -> np.ndarray:
+        times = [arrival.times_sooner(span, mlp) for span, mlp in zip(steps[::2], steps[1::2], strict=True)]
+        return np.median(times, axis=0)
+
+    point, low, high = (1 - 1 / value for value in bootstrap(middle, *samples))
+    verdict = reaches(min(map(len, samples)), low, high, SAVED, none=0)
+    seeds = sorted({len(steps) for steps in samples}, reverse=True)
+    where = f"{len(pairs)} of {len(known_environments())} environments, {' / '.join(map(str, seeds))} seeds"
+    commands = "; ".join(dict.fromkeys(pair.command for pair in pairs))
+    return Finding(percent(point), f"{percent(low)} to {percent(high)}", where, verdict, commands)
