@@ -100,9 +100,9 @@ def _sizes() -> list[Claim]:
     claims = []
     for env, share, size in SAVED:
         measure = partial(sooner, env, share, 1 / (1 - size), saved)
-        claims.append(Claim(SIZES, f"{name_of(env)}, {share} %: so many steps fewer", percent(size), measure))
+        claims.append(Claim(SIZES, f"{name_of(env)}, {share} %: fewer steps", percent(size), measure))
     env, share, times = TIMES_SOONER
-    text = f"{name_of(env)}, {share} %: so many times as soon"
+    text = f"{name_of(env)}, {share} %: times as soon"
     return [*claims, Claim(SIZES, text, number(times), partial(sooner, env, share, times, number))]
 
 
@@ -157,7 +157,7 @@ def _costs() -> list[Claim]:
     return [
         Claim(
             COST,
-            f"{name_of(row.env)}, {row.threshold_pct} %: the MLP costs so many times as much",
+            f"{name_of(row.env)}, {row.threshold_pct} %: the MLP costs more",
             number(row.cost_ratio),
             partial(cost, row.env, row.threshold_pct),
         )

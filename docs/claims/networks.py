@@ -30,7 +30,7 @@ def _parameters() -> list[Claim]:
         Claim(PARAMETERS, f"Adroit, {row.task}: SPAN / MLP", _counts(row), partial(offline_counts, row.task))
         for row in paper("networks_offline").itertuples()
     ]
-    text = "The layer before the splines adds a negligible share"
+    text = "The layer before the splines adds few"
     return [*online, *offline, Claim(PARAMETERS, text, "negligible", preprocessing_share)]
 
 
@@ -84,13 +84,13 @@ def preprocessing_share(records: Records) -> Finding:
 
 def _speed() -> list[Claim]:
     claims = [
-        Claim(SPEED, f"{name_of(row.env)}: SPAN takes so many times as long", number(row.sps_ratio), partial(step, row.env))
+        Claim(SPEED, f"{name_of(row.env)}: a step takes longer", number(row.sps_ratio), partial(step, row.env))
         for row in paper("compute").itertuples()
     ]
     claims += [
         Claim(
             SPEED,
-            f"KANs take many times as long as an MLP, SPAN does not ({where})",
+            f"KANs are slow, SPAN is not ({where})",
             f"{KAN_TIMES} / 1.2 to 2.2",
             partial(beside_kan, network),
         )
@@ -98,7 +98,7 @@ def _speed() -> list[Claim]:
     ]
     row = paper("compute").iloc[0]
     text = f"{row.span_sps} / {row.mlp_sps}"
-    return [*claims, Claim(SPEED, f"{name_of(row.env)}: steps a second on the paper's laptop", text, laptop)]
+    return [*claims, Claim(SPEED, f"{name_of(row.env)}: steps a second on a laptop", text, laptop)]
 
 
 def laptop(records: Records) -> Finding:

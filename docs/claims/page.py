@@ -8,6 +8,9 @@ from claims.records import Records
 from claims.rules import RULES, VERDICTS, Claim, Finding
 
 HEAD = """\
+---
+hide-toc: true
+---
 <!-- Written by docs/claims.py: make claims -->
 
 # The paper, claim by claim
@@ -23,10 +26,15 @@ seeds, most steps and most seeds counts. The paper has 20 seeds, and 5 of ablati
 command of a study makes its records again, in `studies/`; `sb3-span report` makes tables of them.
 """
 NOTES = {
-    arrival.COST: "Median time to the threshold divided by the share of runs that reach it. Steps are those of the records; "
-    "the time of a step is that of `sb3-span speed` for sb3_span's algorithms, because the runs shared their cores.",
-    networks.SPEED: "In SB3, with the native kernel; the updates in C of sb3_span's own algorithms are on [Speed](speed.md).",
+    arrival.SIZES: "Of the medians, relative to the MLP's.",
+    arrival.COST: "What the MLP costs relative to SPAN: median time to the threshold divided by the share of runs that reach "
+    "it. Steps are those of the records; the time of a step is that of `sb3-span speed` for sb3_span's algorithms, because "
+    "the runs shared their cores.",
+    networks.SPEED: "Times as long as the MLP's. In SB3, with the native kernel; the updates in C of sb3_span's own "
+    "algorithms are on [Speed](speed.md). KANs are Kolmogorov-Arnold networks with B-splines: their time relative to an "
+    "MLP's of the same size, then SPAN's.",
     networks.PARAMETERS: "The paper prints 256 for InvertedPendulum's MLP; the layers that it names have 263.",
+    returns.EVEN: "More even: a smaller standard deviation of returns over seeds.",
     returns.IQM: "0 is a random policy, 1 the expert. The paper's text calls HalfCheetah's intervals apart; by its table they "
     "overlap.",
     returns.PROFILES: "0 is a random policy, 1 the expert.",
@@ -36,7 +44,7 @@ NOTES = {
     "expert data, which have 5,000, and the 25 public human demonstrations of the door.",
     buildings.TOPIC: "A year in New York's weather after the last training year.",
 }
-COLUMNS = ["claim", "the paper", "ours", "detail", "seeds, steps", "verdict", "command"]
+COLUMNS = ["claim", "the paper", "ours", "detail", "seeds, steps", "verdict", "command: `sb3-span ...`"]
 
 
 def all_claims() -> list[Claim]:
@@ -53,8 +61,8 @@ def build(records: Records) -> str:
     topics = [(topic, list(rows)) for topic, rows in groupby(judged, key=lambda row: row[0].topic)]
     parts = [HEAD, _summary(topics), READING, "## Rules", "\n".join(f"- {rule}" for rule in RULES)]
     for topic, rows in topics:
-        parts += [f"## {topic}", *([NOTES[topic]] if topic in NOTES else []), _table(rows)]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+        parts += [f"## {topic}", NOTES.get(topic, ""), _table(rows)]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def _summary(topics: list[tuple[str, list[tuple[Claim, Finding]]]]) -> str:
@@ -76,10 +84,10 @@ def _anchor(heading: str) -> str:
 def _table(rows: list[tuple[Claim, Finding]]) -> str:
     lines = [COLUMNS]
     for claim, finding in rows:
-        commands = ", ".join(f"`{command}`" for command in finding.command.split("; "))
+        commands = ", ".join(f"`{command.removeprefix('sb3-span ')}`" for command in finding.command.split("; "))
         cells = [claim.text, claim.paper, finding.ours, finding.test, finding.basis, f"**{finding.verdict}**", commands]
         lines.append([cell or "-" for cell in cells])
-    return _markdown(lines)
+    return f"```{{rst-class}} claims\n```\n\n{_markdown(lines)}"
 
 
 def _markdown(lines: list[list[str]]) -> str:

@@ -174,10 +174,10 @@ def _even() -> list[Claim]:
     for env, share in EVENER:
         step = share * paper_setting(env, "train_steps") // 100
         text = " / ".join(number(table.loc[(env, share, method)].std_return) for method in ("span", "mlp"))
-        says = f"{name_of(env)}, after {short_number(step)}: smaller deviation of SPAN's returns"
+        says = f"{name_of(env)}, after {short_number(step)}: SPAN more even"
         claims.append(Claim(EVEN, says, text, partial(evener, env, step)))
     env, share = KEPT
-    says = f"{name_of(env)}: more of SPAN's runs that reached {share} % end there"
+    says = f"{name_of(env)}: SPAN keeps {share} % more often"
     claims.append(Claim(EVEN, says, "all / about half", partial(kept, env, share)))
     env, share = FALLS
     step = share * paper_setting(env, "train_steps") // 100
