@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# The simulated buildings have an environment of their own: Sinergym needs Python 3.12 and a newer gymnasium than d3rlpy.
+# The simulated buildings have a separate environment: Sinergym needs Python 3.12 and a newer gymnasium than d3rlpy.
 VENV_HVAC ?= .venv-hvac
 INSTALLED_HVAC := $(VENV_HVAC)/.installed
 PYTHON_HVAC ?= $(shell for python in python3.12 python3.13 $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python; do \

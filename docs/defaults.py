@@ -7,11 +7,12 @@ Scores are normalised for each environment: 0 is a policy that acts at random (1
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from sb3_span.report.load import Study, load_study
+from sb3_span.report.load import Run, Study, load_study
 from sb3_span.report.statistics import compare, iqm_interval
 from sb3_span.scores.random_scores import random_returns
 
@@ -22,6 +23,11 @@ NAMES = {
     "mlp-256": "SB3's MLP, 256 and 256",
     "mlp": "MLP of SPAN's size",
     "mlp-fast": "MLP of SPAN's size, at SPAN's rate",
+}
+
+MEASURES: dict[str, Callable[[Run], float]] = {
+    "final return": lambda run: run.final,
+    "mean of all evaluations": lambda run: float(run.means.mean()),
 }
 
 
@@ -59,17 +65,23 @@ def final_returns(study: Study, methods: list[str]) -> list[str]:
     return table(["final return", "steps", *names[:2], "p", *names[2:], "parameters, the first two"], lines)
 
 
-def changes(study: Study, methods: list[str]) -> list[str]:
+def changes(study: Study, methods: list[str], measure: str = "final return") -> list[str]:
     """One row for each method, a column for each environment: what one change to the default does."""
     lines = []
     for name in methods:
         cells = []
         for env in study.envs:
-            own, default = study.finals(env, name), study.finals(env, methods[0])
+            own, default = (
+                np.array([MEASURES[measure](run) for run in study.finished(env, each)]) for each in (name, methods[0])
+            )
             p = "" if name == methods[0] else f" (p {show_p(compare(own, default).p)})"
             cells.append(show(own, False) + p)
         lines.append([name_of(name), *cells])
-    return table(["final return", *(f"{env}, {study.budgets(env, *methods)[0]:,} steps" for env in study.envs)], lines)
+    return table([measure, *(f"{env}, {study.budgets(env, *methods)[0]:,} steps" for env in study.envs)], lines)
+
+
+def changes_on_the_way(study: Study, methods: list[str]) -> list[str]:
+    return changes(study, methods, "mean of all evaluations")
 
 
 def table(header: list[str], lines: list[list[str]]) -> list[str]:
@@ -84,7 +96,7 @@ def interquartile_means(study: Study, methods: list[str]) -> list[str]:
     """Over all environments: of final returns, and of the means of all evaluations. As many seeds of each environment."""
     n_seeds = min(len(study.finished(env, name)) for env in study.envs for name in methods)
     lines: list[list[str]] = [[name_of(name)] for name in methods]
-    for of_run in (lambda run: run.final, lambda run: float(run.means.mean())):
+    for of_run in MEASURES.values():
         scores: dict[str, list[np.ndarray]] = {name: [] for name in methods}
         for env in study.envs:
             low = random_returns(env, EPISODES, seed=0).mean()
@@ -104,7 +116,7 @@ def main(folders: list[Path]) -> None:
     for folder in folders:
         study = load_study(folder)
         methods = sorted(study.methods, key=list(NAMES).index) if "span" in study.methods else study.methods
-        makers = [final_returns, interquartile_means] if "span" in study.methods else [changes]
+        makers = [final_returns, interquartile_means] if "span" in study.methods else [changes, changes_on_the_way]
         text = "\n\n".join(["<!-- Written by docs/defaults.py. -->", *("\n".join(make(study, methods)) for make in makers)])
         (folder / "tables.md").write_text(text + "\n")
         print(text)

@@ -2,8 +2,8 @@
 
 import gymnasium as gym
 import numpy as np
+import sb3_span  # noqa: F401  (makes "SPANPolicy" known to SB3)
 from gymnasium import spaces
-from sb3_span import SPANActorCriticPolicy
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -22,7 +22,7 @@ class NamedCartPole(gym.ObservationWrapper):
 
 
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0, wrapper_class=NamedCartPole)
-model = PPO(SPANActorCriticPolicy, env, n_steps=128, seed=0)
+model = PPO("SPANPolicy", env, n_steps=128, seed=0, device="cpu")
 model.learn(40_000)
 
 mean, std = evaluate_policy(model, env, n_eval_episodes=20)

@@ -6,7 +6,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
-model = PPO("SPANPolicy", env, n_steps=128, seed=0)
+model = PPO("SPANPolicy", env, n_steps=128, seed=0, device="cpu")
 model.learn(40_000)
 
 # The C code is compiled and compared with model.predict before it is written.

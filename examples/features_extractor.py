@@ -15,7 +15,7 @@ policy_kwargs = dict(
     net_arch=[],  # the linear heads read the modes directly
 )
 env = make_vec_env("CartPole-v1", n_envs=8, seed=0)
-model = PPO("MlpPolicy", env, n_steps=128, learning_rate=1e-3, policy_kwargs=policy_kwargs, seed=0)
+model = PPO("MlpPolicy", env, n_steps=128, learning_rate=1e-3, policy_kwargs=policy_kwargs, seed=0, device="cpu")
 model.learn(40_000)
 
 mean, std = evaluate_policy(model, env, n_eval_episodes=20)

@@ -22,7 +22,7 @@ parser.add_argument("--episodes", type=int, default=100)
 args = parser.parse_args()
 
 d3rlpy.seed(0)
-# Not d3rlpy.datasets.get_minari, which puts observations beside the wrong actions.
+# Not d3rlpy.datasets.get_minari, which pairs observations with the wrong actions.
 dataset, env = load_minari(args.dataset, download=True)
 # SPAN for actor, critic and value, in the paper's sizes; any other algorithm of d3rlpy accepts SPANEncoderFactory as well.
 algo = SPANIQLConfig().create()

@@ -1,7 +1,7 @@
 """
-Policies of one's own: splines that start as noise around one, the simple choice, instead of the package's start.
+Your own policies, with another initialisation than the package's: all coefficients near one, the simple choice.
 
-A study takes them by name, as `policy: examples.own_start.PPOPolicy` in zoo_configs/ablation/start.yml. About half a minute.
+A study names such a policy, as `policy: examples.own_start.PPOPolicy` in zoo_configs/ablation/start.yml. About half a minute.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ class SACPolicy(SPANPolicy):
 
 if __name__ == "__main__":
     env = make_vec_env("Pendulum-v1", seed=0)
-    model = SAC(SACPolicy, env, learning_rate=3e-3, seed=0, device="cpu")
+    model = SAC(SACPolicy, env, seed=0, device="cpu")
     model.learn(5_000)
     mean, std = evaluate_policy(model, env, n_eval_episodes=20)
     print(f"return {mean:.0f} +- {std:.0f} (a random policy has about -1200)")

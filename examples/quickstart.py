@@ -57,7 +57,7 @@ class Evaluate(BaseCallback):
 
 
 def train(method: str, seed: int, args: argparse.Namespace, report: Any) -> dict[str, Any]:
-    """One run, in a process of its own."""
+    """One run, in its own process."""
     th.set_num_threads(1)
     model = make_agent(HYPERPARAMS / f"{method}.yml", ENV_ID, seed)
     evaluate = Evaluate(args.eval_every, args.eval_episodes, seed, report)

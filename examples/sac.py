@@ -13,7 +13,7 @@ policy_kwargs = dict(
     max_grad_norm=10.0,
 )
 env = make_vec_env("Pendulum-v1", seed=0)
-model = SAC("SPANPolicy", env, learning_rate=1e-3, policy_kwargs=policy_kwargs, seed=0, device="cpu")
+model = SAC("SPANPolicy", env, policy_kwargs=policy_kwargs, seed=0, device="cpu")
 model.learn(15_000)
 
 with TemporaryDirectory() as folder:

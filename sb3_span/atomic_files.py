@@ -1,4 +1,4 @@
-"""Files that are there complete or not at all."""
+"""Files that are written completely or not at all."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ def write_text(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """
-    A file that is there complete or, whatever happens, not at all.
+    A file that is written completely or, whatever happens, not at all.
 
     :param path: The file to write
-    :return: Where to write it meanwhile
+    :return: A temporary file to write to, which replaces it at the end
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)

@@ -1,4 +1,4 @@
-"""The ``sb3-span`` command: a thin door to the rooms of the package."""
+"""The ``sb3-span`` command: the command line only, the work is done in the rooms of the package."""
 
 import argparse
 import os
@@ -9,11 +9,11 @@ from typing import Any
 from sb3_span.shipped import HYPERPARAMS, find_study
 from sb3_span.version import __version__
 
-STUDIES = Path("studies")  # where studies go that are not told otherwise
+STUDIES = Path("studies")  # the default folder for studies
 
 
 class _WithDefaults(argparse.HelpFormatter):
-    """Says what an option is when it is not given, unless its help does."""
+    """Appends an option's default to its help, unless the help names it."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         is_told = action.default in (None, False, argparse.SUPPRESS) or "default" in (action.help or "")
@@ -36,40 +36,34 @@ def main(arguments: list[str] | None = None) -> None:
     watch = commands.add_parser("watch", help="watch an agent at work (loading unpickles: trusted files only)")
     _add_model(watch)
     watch.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it")
-    watch.add_argument("--gif", type=Path, metavar="FILE", help="an animated GIF instead of a window")
+    watch.add_argument("--gif", type=Path, metavar="FILE", help="write an animated GIF instead of opening a window")
     watch.add_argument("--episodes", type=int, default=20, help="episodes to play for the return")
     watch.set_defaults(run=_watch)
 
     plot = commands.add_parser("plot", help="draw what an agent has learned (loading unpickles: trusted files only)")
     _add_model(plot)
     plot.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it; 'none' for none")
-    plot.add_argument("--output", type=Path, help="the picture, PNG or PDF or SVG; by default a PNG with the model's name")
-    plot.add_argument("--network", choices=("pi", "vf", "qf"), help="whose splines; by default the actor's, pi")
-    plot.add_argument("--names", nargs="+", metavar="NAME", help="a name for each number of an observation")
-    plot.add_argument("--slice", nargs=2, metavar="NAME", help="two of these names; the most influential ones by default")
-    plot.add_argument("--modes", type=int, default=3, help="number of modes to draw, of each group of dimensions")
+    plot.add_argument("--output", type=Path, help="the picture: PNG, PDF or SVG; by default a PNG with the model's name")
+    plot.add_argument(
+        "--network", choices=("pi", "vf", "qf"), help="the network whose splines are drawn; by default the actor, pi"
+    )
+    plot.add_argument("--names", nargs="+", metavar="NAME", help="names of the observations, one for each number")
+    plot.add_argument(
+        "--slice", nargs=2, metavar="NAME", help="the two observations of the slices; by default the most influential ones"
+    )
+    plot.add_argument("--modes", type=int, default=3, help="number of modes to draw, for each group of latent dimensions")
     plot.set_defaults(run=_plot)
 
     diagnose = commands.add_parser("diagnose", help="why an agent does not learn (loading unpickles: trusted files only)")
-    diagnose.add_argument(
-        "model",
-        nargs="?",
-        help="a file that model.save wrote, or the folder of a run",
-    )
+    _add_model(diagnose, nargs="?")
     diagnose.add_argument("--env", metavar="ID", help="the environment, if the file's name does not tell it")
     diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")
-    diagnose.add_argument("--output", type=Path, help="also a picture, PNG or PDF or SVG")
-    diagnose.add_argument(
-        "--vecnormalize",
-        type=Path,
-        metavar="FILE",
-        help="VecNormalize's statistics, or none; default: those in the run's folder",
-    )
+    diagnose.add_argument("--output", type=Path, help="also draw a picture: PNG, PDF or SVG")
     diagnose.add_argument(
         "--runs",
         nargs="+",
         metavar="LABEL=FILE",
-        help="no model: draw the progress.csv of runs with DiagnosticsCallback into one picture; seeds share a label",
+        help="instead of a model: draw the progress.csv of runs with DiagnosticsCallback in one picture; seeds share a label",
     )
     diagnose.add_argument("--title", help="for --runs: the picture's title")
     diagnose.set_defaults(run=_diagnose)
@@ -91,15 +85,15 @@ def main(arguments: list[str] | None = None) -> None:
         choices=("c", "onnx", "safetensors"),
         default="c",
         help="c: policy.h and policy.c; onnx: policy.onnx; "
-        "safetensors: policy.safetensors, to share the agent: loaded here without unpickling",
+        "safetensors: policy.safetensors, to share the agent; loading it executes nothing",
     )
     export.add_argument("--output", type=Path, help="folder for the result; by default one with the model's name")
-    export.add_argument(
-        "--env", metavar="ID", help="environment to check the result with; by default the one it was trained on"
-    )
-    export.add_argument("--name", default="policy", help="what files, functions and macros of C are called after")
+    export.add_argument("--env", metavar="ID", help="the environment to check the result with; by default the one of training")
+    export.add_argument("--name", default="policy", help="name of the files, functions and macros of C")
     export.add_argument("--int8", action="store_true", help="C with weights in bytes: smaller, but less exact")
-    export.add_argument("--report", action="store_true", help="no model: what SPAN and MLP need on a small device, as a table")
+    export.add_argument(
+        "--report", action="store_true", help="instead of a model: a table of what SPAN and MLP need on a small device"
+    )
     _add_hyperparams(export)
     export.set_defaults(run=_export)
 
@@ -129,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.print_help()
         return
     args = parser.parse_args(arguments)
-    # For modules that register environments, as with python -m. Who only reads records imports nothing from here.
+    # For modules that register environments, as with python -m. Commands that only read records import nothing from here.
     if args.run not in READERS and (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
     try:
@@ -146,14 +140,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _add_model(command: argparse.ArgumentParser, nargs: str | None = None, other: str = "") -> None:
-    """What loads a model, and the statistics of its observations."""
+    """The options that name a model and the statistics of its observations."""
     names = "the folder of its run (study, RL Zoo), or an agent that comes with the package, such as cartpole"
     command.add_argument("model", nargs=nargs, help=f"a file that model.save wrote, {names}{other}")
     command.add_argument(
         "--vecnormalize",
         type=Path,
         metavar="FILE",
-        help="what VecNormalize.save wrote, or none; by default it is looked for beside the model",
+        help="what VecNormalize.save wrote, or none; by default it is looked for next to the model",
     )
 
 
@@ -166,16 +160,16 @@ def _add_hyperparams(command: argparse.ArgumentParser, files: str = "span.yml an
 def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     run = commands.add_parser("run", help="run a study, or continue one that was stopped")
     run.add_argument("file", type=Path, help="the study's file, or the name of one of the package's, such as smoke")
-    run.add_argument("--workers", type=int, default=1, help="runs at a time; as many as there are cores is a good number")
+    run.add_argument("--workers", type=int, default=1, help="runs at a time; the number of cores is a good choice")
     run.set_defaults(run=_study_run)
-    status = commands.add_parser("status", help="what is waiting, running, done, failed, and how long it will take")
+    status = commands.add_parser("status", help="show what is waiting, running, done or failed, and the time left")
     status.set_defaults(run=_study_status)
     retry = commands.add_parser("retry", help="queue the failed runs again")
     retry.set_defaults(run=_study_retry)
-    gather = commands.add_parser("gather", help="bring the runs of several machines together")
+    gather = commands.add_parser("gather", help="collect the runs of several machines")
     gather.add_argument("sources", type=Path, nargs="+", help="folders of the same study")
     gather.set_defaults(run=_study_gather)
-    pack = commands.add_parser("pack", help="write the records as one compressed table, for keeping and for reports")
+    pack = commands.add_parser("pack", help="write the records as one compressed table, which reports can read")
     pack.add_argument("--output", type=Path, help="folder for the table and the study's file; default: the study's folder")
     pack.set_defaults(run=_study_pack)
     search = commands.add_parser("search", help="search for settings: the same number of trials for each method")
@@ -186,14 +180,14 @@ def _add_study_commands(commands: argparse._SubParsersAction) -> None:
     search.set_defaults(run=_study_search)
     for command in (run, search):
         command.add_argument("--folder", type=Path, help=f"the study's folder; by default {STUDIES} and the file's name")
-    gather.add_argument("--folder", type=Path, required=True, help="where to bring them")
+    gather.add_argument("--folder", type=Path, required=True, help="folder for the collected runs")
     for command in (status, retry, pack):
         command.add_argument("--folder", type=Path, help=f"the study's folder; by default the only one in {STUDIES}")
     for command in (run, search):
         command.add_argument(
             "--trust",
             action="store_true",
-            help="let the study execute code of its own: modules that are not installed, Python in strings, pickled buffers",
+            help="let the study execute its own code: modules that are not installed, Python in strings, pickled buffers",
         )
     for command in (run, status, retry):
         command.add_argument(
@@ -207,14 +201,14 @@ def _add_offline_commands(commands: argparse._SubParsersAction) -> None:
     train.add_argument("--dataset", nargs="+", required=True, metavar="ID", help="such as D4RL/door/expert-v2")
     train.add_argument("--method", nargs="+", choices=("span", "mlp"), default=["span", "mlp"], help="both by default")
     train.add_argument("--seeds", type=int, default=5, help="seeds for each data set and method")
-    train.add_argument("--folder", type=Path, default=Path("offline"), help="folder for the records; more can be added to it")
+    train.add_argument("--folder", type=Path, default=Path("offline"), help="folder for the records; further calls add to it")
     train.add_argument("--steps", type=int, default=20_000, help="updates in a run")
     train.add_argument("--episodes", type=int, default=100, help="episodes of the evaluation at the end")
     train.add_argument("--workers", type=int, default=1, help="runs at a time")
     train.add_argument("--download", action="store_true", help="download missing data sets")
     _add_hyperparams(train, "offline_span.yml and offline_mlp.yml")
     train.set_defaults(run=_offline_train)
-    table = commands.add_parser("table", help="print the scores, the paper's beside them")
+    table = commands.add_parser("table", help="print the scores next to the paper's")
     table.add_argument("folder", type=Path, help="the folder of offline runs")
     table.set_defaults(run=_offline_table)
 
@@ -229,9 +223,11 @@ def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
     train.add_argument("--workers", type=int, default=1, help="agents to train at a time")
     _add_hyperparams(train)
     train.set_defaults(run=_hvac_train)
-    evaluate = commands.add_parser("evaluate", help="control a year, every step kept (loading unpickles: trusted files only)")
+    evaluate = commands.add_parser(
+        "evaluate", help="control a year and record every step (loading unpickles: trusted files only)"
+    )
     _add_model(evaluate, other=", or a reference: rule, fixed")
-    evaluate.add_argument("--output", type=Path, help="folder for the years; by default that of the model")
+    evaluate.add_argument("--output", type=Path, help="folder for the recorded years; by default the model's")
     evaluate.set_defaults(run=_hvac_evaluate)
     for command in (train, evaluate):
         command.add_argument(
@@ -250,7 +246,7 @@ def _add_hvac_commands(commands: argparse._SubParsersAction) -> None:
 
 def _speed(args: argparse.Namespace) -> None:
     if args.rounds < 2:
-        raise ValueError(f"--rounds is {args.rounds}; a spread needs at least 2 rounds. Try 20.")
+        raise ValueError(f"--rounds is {args.rounds}; a spread needs at least 2. Try 20.")
     from sb3_span.speed import measure_speed
 
     measure_speed(args.output, args.hyperparams, args.rounds, args.only)
@@ -262,7 +258,7 @@ def _study_run(args: argparse.Namespace) -> None:
     file = find_study(args.file)
     folder = args.folder or STUDIES / file.stem
     is_done = run_study(file, folder, args.storage, args.workers, args.trust)
-    print(f"Records: {folder}. Tables and figures of them: sb3-span report {folder}")
+    print(f"Records: {folder}. For tables and figures: sb3-span report {folder}")
     if not is_done:
         sys.exit(1)
 
@@ -275,7 +271,7 @@ def _study_search(args: argparse.Namespace) -> None:
 
 
 def _folder_of(args: argparse.Namespace) -> Path:
-    """The folder of a study that was started: the one that was named, or the only one there is."""
+    """The folder that was named, or that of the only study that was started."""
     if args.folder is not None:
         return args.folder
     folders = sorted(file.parent for file in STUDIES.glob("*/study.yml"))
@@ -351,7 +347,7 @@ def _plot(args: argparse.Namespace) -> None:
 
 def _diagnose(args: argparse.Namespace) -> None:
     if (args.model is None) != bool(args.runs):
-        raise ValueError("Name an agent to diagnose, or give --runs LABEL=FILE ...; not both.")
+        raise ValueError("Name an agent to diagnose or give --runs LABEL=FILE ..., not both.")
     if args.runs:
         from sb3_span.diagnose.runs import compare_runs
 
@@ -370,7 +366,7 @@ def _watch(args: argparse.Namespace) -> None:
 
 def _export(args: argparse.Namespace) -> None:
     if (args.model is None) != args.report:
-        raise ValueError("Name a model to export, or give --report; not both.")
+        raise ValueError("Name a model to export or give --report, not both.")
     if args.report:
         from sb3_span.deploy.report import write_device_report
 

@@ -1,4 +1,4 @@
-"""What a measurement was made on: belongs beside every number that depends on it."""
+"""What a measurement was made on, to be recorded with every number that depends on it."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")  # Linux; elsewhere Python's own word
+    cpuinfo = Path("/proc/cpuinfo")  # Linux; elsewhere what Python says
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor()

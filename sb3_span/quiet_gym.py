@@ -1,8 +1,8 @@
 """
-The notice of the old gym, which nobody here uses: d3rlpy installs it, and Stable-Baselines3 imports it wherever it is.
+No notice of the old gym, which d3rlpy installs and Stable-Baselines3 imports where it is installed.
 
-Importing it prints a page that tells everybody to leave it. Whoever imports sb3_span before Stable-Baselines3 is spared that;
-warnings of all kinds stay as they are.
+Importing gym prints a notice that it is unmaintained. Importing sb3_span before Stable-Baselines3 prevents that; all warnings
+still appear.
 """
 
 import contextlib

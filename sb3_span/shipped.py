@@ -1,7 +1,7 @@
 """
 The files that come with the package: hyperparameters, studies, trained agents.
 
-In a clone they are folders beside the package; a wheel has copies of them inside it, made when it is built (setup.py).
+In a clone they are folders next to the package; a wheel contains copies, made when it is built (setup.py).
 """
 
 from pathlib import Path
@@ -16,9 +16,9 @@ AGENTS = SHIPPED / "examples" / "agents"
 
 def find_hyperparams(name: str, folder: Path) -> Path:
     """
-    :param name: A file of the RL Zoo's kind, or the name of one that comes with the package: ``span``
-    :param folder: What its path is relative to
-    :return: The file; that in the folder, whether it is there or not, if the package has none of this name
+    :param name: A Zoo file, or the name of one that comes with the package: ``span``
+    :param folder: The folder that its path is relative to
+    :return: The file; if the package has none of this name, the path in the folder, whether it exists or not
     """
     candidates = (folder / name, HYPERPARAMS / name, HYPERPARAMS / f"{name}.yml")
     return next((path for path in candidates if path.is_file()), folder / name)

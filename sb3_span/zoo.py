@@ -3,9 +3,9 @@ SPAN inside the RL Zoo.
 
 For agents: ``make_agent`` builds one from a Zoo file, in a script.
 
-For ``rl_zoo3.train``: ``--gym-packages sb3_span.zoo`` imports this module, and so asks for two changes to the Zoo's tables.
-Searches (``-optimize``), which draw an MLP's layers whatever the policy, draw ``span_arch`` when the policy is SPAN's. And
-``ppo`` and ``sac`` are ``sb3_span.PPO`` and ``sb3_span.SAC``, which learn the same as SB3's in less time, whatever the policy.
+For ``rl_zoo3.train``: ``--gym-packages sb3_span.zoo`` imports this module, which changes the Zoo's tables. Searches
+(``-optimize``), which otherwise draw an MLP's layers, draw ``span_arch`` when the policy is SPAN's. ``ppo`` and ``sac`` are
+``sb3_span.PPO`` and ``sb3_span.SAC``, which learn the same as SB3's in less time, whatever the policy.
 ``import sb3_span`` alone changes neither.
 """
 
@@ -33,8 +33,8 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
     """
     The PPO or SAC agent that a Zoo file describes, with its environments.
 
-    :param hyperparams: A Zoo file of plain values, such as ``hyperparams/span.yml``: what is normalised, wrapped or written
-        as Python is for ``rl_zoo3.train``
+    :param hyperparams: A Zoo file of plain values, such as ``hyperparams/span.yml``; ``rl_zoo3.train`` also supports
+        normalisation, wrappers and values written in Python
     :param env_id: The environment, which has an entry in the file
     :param seed: Seed of the agent and of the environments
     :param sb3: Whether it is SB3's own PPO or SAC instead of sb3_span's, which learn the same in less time
@@ -54,7 +54,7 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
     if algorithm is None:
         raise ValueError(
             f"{hyperparams} has the policy {getattr(policy, '__name__', policy)} for {env_id}, which with the other settings "
-            f"does not tell PPO from SAC, or is neither's. {advice}"
+            f"could be PPO's or SAC's, or is neither's. {advice}"
         )
     entry.pop("n_timesteps", None)
     if not entry.get("normalize"):
@@ -68,7 +68,7 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
     if isinstance(entry.get("train_freq"), list):
         entry["train_freq"] = tuple(entry["train_freq"])
     for name, value in entry.items():
-        if isinstance(value, str) and value.startswith("lin_"):  # the Zoo's "lin_0.001": from there to zero
+        if isinstance(value, str) and value.startswith("lin_"):  # the Zoo's "lin_0.001": falls from there to zero
             entry[name] = LinearSchedule(float(value.removeprefix("lin_")), 0.0, 1.0)
     env = make_vec_env(env_id, n_envs=n_envs, seed=seed)
     algorithm = algorithm if sb3 else getattr(algorithms, algorithm.__name__)
@@ -77,7 +77,7 @@ def make_agent(hyperparams: Path | str, env_id: str, seed: int, *, sb3: bool = F
 
 def _find_algorithm(policy: Any, entry: dict[str, Any]) -> tuple[Any, type[BaseAlgorithm] | None]:
     """
-    :param policy: A policy's name as it is in a Zoo file
+    :param policy: A policy's name as in a Zoo file
     :param entry: The other settings
     :return: The policy, and PPO or SAC: by the policy's class, or by settings that only one of them has
     """
@@ -102,8 +102,7 @@ SPAN_PARAMS = ("nmodes", "nelems", "basis", "degree")
 
 class _TrialWithoutMLP:
     """
-    An Optuna trial that answers the Zoo's questions about an MLP without bothering Optuna,
-    and passes on all others.
+    An Optuna trial that answers the Zoo's questions about an MLP itself, and passes the others on to Optuna.
     """
 
     def __init__(self, trial: optuna.Trial) -> None:

@@ -30,7 +30,7 @@ def test_a_study_without_a_folder(tmp_path, monkeypatch, capsys):
     )
     main(["study", "run", "tiny.yml"])
     assert (tmp_path / "studies" / "tiny" / "runs" / "CartPole-v1__span__seed0" / "model.zip").is_file()
-    assert "Records: studies/tiny. Tables and figures of them: sb3-span report studies/tiny" in capsys.readouterr().out
+    assert "Records: studies/tiny. For tables and figures: sb3-span report studies/tiny" in capsys.readouterr().out
     main(["study", "status"])  # there is one study only
     assert "CartPole-v1" in capsys.readouterr().out
     (tmp_path / "studies" / "other").mkdir()

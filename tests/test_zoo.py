@@ -183,7 +183,7 @@ def test_the_policy_tells_the_algorithm(tmp_path):
     assert isinstance(agent, SAC) and agent.train_freq.unit.value == "episode"
     for entry in ("policy: MlpPolicy, learning_rate: 0.001", "policy: nowhere.Policy", "tau: 0.01"):
         conf.write_text(f"Pendulum-v1: {{{entry}}}")
-        with pytest.raises(ValueError, match="does not tell PPO from SAC"):
+        with pytest.raises(ValueError, match="could be PPO's or SAC's"):
             make_agent(conf, "Pendulum-v1", seed=0)
     conf.write_text("")
     with pytest.raises(ValueError, match=r"no entry for 'Pendulum-v1'; it has \[\]"):

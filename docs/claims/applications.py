@@ -15,13 +15,14 @@ from claims.rules import (
     UNTESTABLE,
     Claim,
     Finding,
+    NotRun,
     bootstrap,
     by_test,
     no_difference,
     rank_test,
     reaches,
 )
-from sb3_span.report.formats import fixed, number, p_value, short_number
+from sb3_span.report.formats import fixed, number, p_value
 from sb3_span.report.load import Run
 from sb3_span.report.statistics import MIN_SEEDS, SIGNIFICANCE, compare
 from sb3_span.scores.references import normalise, paper
@@ -49,7 +50,7 @@ BETTER = {
 ALTERNATIVES = ("layernorm", "batchnorm", "minmax", "none")
 PREPROCESS = "ablation/preprocess"
 MINIMAL = ("InvertedPendulum-v5", "nmodes + nelems + degree", "1, 1, 1")
-PAPER_SEEDS = 5  # of each data set
+PAPER_SEEDS, PAPER_UPDATES = 5, 20_000  # of each data set
 SUBJECTS = {"expert": "expert data", "cloned": "data of a cloned policy", "human": "human data"}
 
 
@@ -74,20 +75,25 @@ def _said(text: str) -> str:
     return text.replace("about ", "")
 
 
-def _cells(env: str, option: str, records: Records) -> tuple[dict[str, np.ndarray], str, str]:
-    """Final returns by value, seeds and steps, and the command."""
+def _cells(env: str, option: str, values: set[str], records: Records) -> dict[str, np.ndarray]:
+    """Final returns by value of an option, of which some must have been run."""
     rows, command = records.ablation(env, option)
-    paper_steps = paper_setting(env, "ablation_steps")
-    if rows.empty:
-        return {}, f"0 seeds, 0 of {short_number(paper_steps)}", command
     cells = {row.value: np.array(row.returns) for row in rows.itertuples()}
-    return cells, basis(sorted({len(returns) for returns in cells.values()}), int(rows.steps.max()), paper_steps), command
+    if not cells or not values <= set(cells):
+        raise NotRun(basis([0], 0, paper_setting(env, "ablation_steps")), command)
+    return cells
+
+
+def _ablated(env: str, option: str, text: str, p: float, verdict: str, records: Records) -> Finding:
+    """With fewer steps than the paper's ablation there is no verdict."""
+    rows, command = records.ablation(env, option)
+    steps, paper_steps = int(rows.steps.max()), paper_setting(env, "ablation_steps")
+    where = basis(sorted(set(rows.seeds)), steps, paper_steps)
+    return Finding(text, f"p {p_value(p)}", where, NOT_RUN if verdict != FEW and steps < paper_steps else verdict, command)
 
 
 def flat(env: str, option: str, records: Records) -> Finding:
-    cells, where, command = _cells(env, option, records)
-    if not cells:
-        return Finding("", "", where, NOT_RUN, command)
+    cells = _cells(env, option, set(), records)
     medians = np.array([np.median(returns) for returns in cells.values()])
     constant = np.ptp(np.concatenate(list(cells.values()))) == 0
     p = 1.0 if constant else float(stats.kruskal(*cells.values()).pvalue)
@@ -97,33 +103,27 @@ def flat(env: str, option: str, records: Records) -> Finding:
         verdict = HOLDS
     else:
         verdict = FAILS if p < SIGNIFICANCE else NOISE
-    text = f"medians {number(medians.min())} to {number(medians.max())}"
-    return Finding(text, f"p {p_value(p)}", where, verdict, command)
+    return _ablated(env, option, f"medians {number(medians.min())} to {number(medians.max())}", p, verdict, records)
 
 
 def better(env: str, option: str, values: tuple[int, int], records: Records) -> Finding:
-    cells, where, command = _cells(env, option, records)
-    if not {str(value) for value in values} <= set(cells):
-        return Finding("", "", where, NOT_RUN, command)
-    low, high = (cells[str(value)] for value in values)
+    names = [str(value) for value in values]
+    cells = _cells(env, option, set(names), records)
+    low, high = (cells[name] for name in names)
     p, difference = rank_test(high, low)
     text = f"{number(np.median(low))} at {values[0]}, {number(np.median(high))} at {values[1]}"
-    verdict = by_test(min(len(low), len(high)), p, difference)
-    return Finding(text, f"p {p_value(p)}", where, verdict, command)
+    return _ablated(env, option, text, p, by_test(min(len(low), len(high)), p, difference), records)
 
 
 def minimal(records: Records) -> Finding:
     """All three options at 1 together, beside the paper's setting."""
     env, option, value = MINIMAL
-    cells, where, command = _cells(env, option, records)
+    small = _cells(env, option, {value}, records)[value]
     rows, _ = records.ablation(env, "nmodes")
-    if value not in cells or rows.empty:
-        return Finding("", "", where, NOT_RUN, command)
     base = np.array(rows[rows.base].returns.iloc[0])
-    p, difference = rank_test(base, cells[value])
-    verdict = by_test(min(len(base), len(cells[value])), p, difference)
-    text = f"{number(np.median(cells[value]))}, else {number(np.median(base))}"
-    return Finding(text, f"p {p_value(p)}", where, verdict, command)
+    p, difference = rank_test(base, small)
+    text = f"{number(np.median(small))}, else {number(np.median(base))}"
+    return _ablated(env, option, text, p, by_test(min(len(base), len(small)), p, difference), records)
 
 
 def _preprocessing() -> list[Claim]:
@@ -137,7 +137,7 @@ def _preprocessing() -> list[Claim]:
 def dense(env: str, other: str, records: Records) -> Finding:
     rows, command = records.ablation(env, "preprocess")
     if rows.empty or other not in set(rows.value):
-        return Finding("", "", "0 seeds", NOT_RUN, f"sb3-span study run {PREPROCESS}")
+        raise NotRun("0 seeds", f"sb3-span study run {PREPROCESS}")
     cells = {row.value: np.array(row.returns) for row in rows.itertuples()}
     p, difference = rank_test(cells["dense"], cells[other])
     text = f"{number(np.median(cells['dense']))}, {other} {number(np.median(cells[other]))}"
@@ -155,7 +155,7 @@ def _offline() -> list[Claim]:
         text = f"{fixed(row.span_score)} ± {fixed(row.span_std)} / {fixed(row.mlp_score)} ± {fixed(row.mlp_std)}"
         measure = partial(data_set, row.task, row.dataset, says)
         claims.append(Claim(OFFLINE, f"{row.task}, {SUBJECTS[row.dataset]}: {says}", text, measure))
-    text = "SPAN's score on expert data is so many times the MLP's, mean of four tasks"
+    text = "four tasks, expert data: SPAN's score in the MLP's"
     return [*claims, Claim(OFFLINE, text, fixed(expert_factors()), expert_factor)]
 
 
@@ -174,7 +174,9 @@ def data_set(task: str, dataset: str, says: str, records: Records) -> Finding:
         verdict = by_test(seeds, test.p, test.t if says == "SPAN higher" else -test.t)
     scores = [by_method.loc[method] for method in ("span", "mlp")]
     text = " / ".join(f"{fixed(score.score)} ± {fixed(score.score_std)}" for score in scores)
-    where = basis(list(map(len, samples)), int(rows.steps.max()), int(rows.steps.max()))
+    steps = int(rows.steps.max())
+    where = basis(list(map(len, samples)), steps, PAPER_UPDATES)
+    verdict = NOT_RUN if verdict != FEW and steps < PAPER_UPDATES else verdict
     own = "" if env.startswith("D4RL/") else ", own data"
     return Finding(text, f"p {p_value(test.p)}", where + own, verdict, records.command("offline"))
 
@@ -195,7 +197,7 @@ def expert_factor(records: Records) -> Finding:
     point, low, high = bootstrap(factor, *samples)
     seeds = list(map(len, samples))
     verdict = reaches(min(seeds), low, high, expert_factors(), none=1)
-    where = basis(seeds, int(rows.steps.max()), int(rows.steps.max()))
+    where = basis(seeds, int(rows.steps.max()), PAPER_UPDATES)
     return Finding(fixed(point), f"{fixed(low)} to {fixed(high)}", where, verdict, records.command("offline"))
 
 

@@ -1,10 +1,11 @@
 """Claims about reaching shares of the expert's score: how soon, how often, at what cost."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from claims.records import Pair, Records, full_runs, name_of, paper_setting
+from claims.records import Pair, Records, name_of, paper_setting
 from claims.rules import (
     FAILS,
     FEW,
@@ -65,8 +66,6 @@ def arrive(env: str, share: int, first: str, rates: list[float], records: Record
     :param rates: The paper's success rates of SPAN and of the MLP
     """
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     arrivals = pair.arrivals(share)
     met = [steps[np.isfinite(steps)] for steps in arrivals]
     shown = zip(met, arrivals, strict=True)
@@ -94,9 +93,6 @@ def is_over(pair: Pair, share: int) -> bool:
 
 
 def _sizes() -> list[Claim]:
-    def saved(times: float) -> str:
-        return percent(1 - 1 / times) if times else "never"
-
     claims = []
     for env, share, size in SAVED:
         measure = partial(sooner, env, share, 1 / (1 - size), saved)
@@ -106,16 +102,19 @@ def _sizes() -> list[Claim]:
     return [*claims, Claim(SIZES, text, number(times), partial(sooner, env, share, times, number))]
 
 
+def saved(times: float) -> str:
+    """The share of the MLP's steps that SPAN saves."""
+    return percent(1 - 1 / times) if times else "never"
+
+
 def times_sooner(span: np.ndarray, mlp: np.ndarray) -> np.ndarray:
     """The MLP's median steps relative to SPAN's; 1 where neither arrives."""
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.median(mlp, axis=-1) / np.median(span, axis=-1), nan=1.0, posinf=np.inf)
 
 
-def sooner(env: str, share: int, times: float, show, records: Records) -> Finding:
+def sooner(env: str, share: int, times: float, show: Callable[[float], str], records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     arrivals = pair.arrivals(share)
     point, low, high = bootstrap(times_sooner, *arrivals)
     verdict = reaches(pair.seeds, low, high, times, none=1)
@@ -142,8 +141,6 @@ def _success() -> list[Claim]:
 
 def succeed(env: str, share: int, alike: bool, records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     span, mlp = ((int(np.isfinite(steps).sum()), len(steps)) for steps in pair.arrivals(share))
     p, difference = fisher(span, mlp), span[0] / span[1] - mlp[0] / mlp[1]
     verdict = no_difference(pair.seeds, paper_setting(env, "train_seeds"), p) if alike else by_test(pair.seeds, p, difference)
@@ -177,8 +174,6 @@ def cost_of_success(steps: np.ndarray, microseconds: float) -> np.ndarray:
 def cost(env: str, share: int, records: Records) -> Finding:
     """Steps are those of the records, the time of a step is that of the benchmark: the runs shared their cores."""
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     times = records.speed("training").set_index("environment").loc[env]
 
     def ratio(span: np.ndarray, mlp: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from claims.buildings import hvac_command
 from claims.records import METHODS, PAPERS_NAMES, Records, name_of
-from claims.rules import FAILS, FEW, HOLDS, NOISE, NOT_RUN, UNTESTABLE, Claim, Finding
+from claims.rules import FAILS, FEW, HOLDS, NOISE, UNTESTABLE, Claim, Finding, NotRun
 from sb3_span.report.formats import number, percent
 from sb3_span.report.statistics import MIN_SEEDS
 from sb3_span.scores.references import paper
@@ -48,8 +48,6 @@ def online_counts(env: str, records: Records) -> Finding:
         counts = [study.select(records.hvac.env_id, method)[0].settings["n_parameters"] for method in METHODS]
     else:
         pair = records.pair(env)
-        if pair is None:
-            return Finding("", "", "", NOT_RUN, "sb3-span study run paper")
         command = pair.command
         counts = [side[0].settings["n_parameters"] for side in pair.sides]
     table = paper("networks_online").set_index("env")
@@ -59,7 +57,7 @@ def online_counts(env: str, records: Records) -> Finding:
 def offline_counts(task: str, records: Records) -> Finding:
     rows = records.offline[records.offline.task == task]
     if rows.empty:
-        return Finding("", "", "", NOT_RUN, "sb3-span study run offline")
+        raise NotRun("", "sb3-span study run offline")
     counts = [int(rows[rows.method == method].parameters.iloc[0]) for method in METHODS]
     table = paper("networks_offline").set_index("task")
     return _compared(counts, [table.span_params[task], table.mlp_params[task]], records.command("offline"))

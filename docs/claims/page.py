@@ -5,7 +5,7 @@ from itertools import groupby
 
 from claims import abstract, applications, arrival, buildings, networks, returns
 from claims.records import Records
-from claims.rules import RULES, VERDICTS, Claim, Finding
+from claims.rules import RULES, VERDICTS, Claim, Finding, judge
 
 HEAD = """\
 ---
@@ -41,7 +41,7 @@ NOTES = {
     applications.ABLATIONS: "Medians of final returns.",
     applications.PREPROCESSING: "The paper argues for a dense layer with a sigmoid in a table, without runs.",
     applications.OFFLINE: "The public data need a download. *Own data* are 100 episodes of the policies behind the public "
-    "expert data, which have 5,000, and the 25 public human demonstrations of the door.",
+    "expert data, which have 5,000, and the 25 public human demonstrations of the door: there the direction is judged.",
     buildings.TOPIC: "A year in New York's weather after the last training year.",
 }
 COLUMNS = ["claim", "the paper", "ours", "detail", "seeds, steps", "verdict", "command: `sb3-span ...`"]
@@ -57,7 +57,7 @@ def build(records: Records) -> str:
     """
     :return: The page in Markdown
     """
-    judged = [(claim, claim.measure(records)) for claim in all_claims()]
+    judged = [(claim, judge(claim, records)) for claim in all_claims()]
     topics = [(topic, list(rows)) for topic, rows in groupby(judged, key=lambda row: row[0].topic)]
     parts = [HEAD, _summary(topics), READING, "## Rules", "\n".join(f"- {rule}" for rule in RULES)]
     for topic, rows in topics:
@@ -85,7 +85,7 @@ def _table(rows: list[tuple[Claim, Finding]]) -> str:
     lines = [COLUMNS]
     for claim, finding in rows:
         commands = ", ".join(f"`{command.removeprefix('sb3-span ')}`" for command in finding.command.split("; "))
-        cells = [claim.text, claim.paper, finding.ours, finding.test, finding.basis, f"**{finding.verdict}**", commands]
+        cells = [claim.text, claim.paper, finding.ours, finding.detail, finding.basis, f"**{finding.verdict}**", commands]
         lines.append([cell or "-" for cell in cells])
     return f"```{{rst-class}} claims\n```\n\n{_markdown(lines)}"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from claims.rules import NOT_RUN, Finding
+from claims.rules import NotRun
 from sb3_span.hvac.buildings import DEFAULT
 from sb3_span.hvac.results import Results, load_results
 from sb3_span.report.data_sets import scores
@@ -23,6 +23,7 @@ from sb3_span.shipped import STUDIES
 from sb3_span.study.paths import replace_options
 
 METHODS = ("span", "mlp")
+FULL_RUNS = "sb3-span study run paper"  # what makes the paper's runs in full
 EVIDENCE = "evidence"  # the study whose settings are the paper's
 PAPERS_NAMES = {DEFAULT: "Eplus-datacenter_cw-mixed-continuous-v1"}  # of environments that have another name here
 
@@ -76,7 +77,9 @@ class Pair:
         return [np.array([run.final for run in side]) for side in self.sides]
 
     def returns_at(self, step: float) -> list[np.ndarray]:
-        """The first evaluations at or after a step; only for steps within the budget."""
+        """The first evaluations at or after a step."""
+        if self.steps < step:
+            raise NotRun(self.basis, FULL_RUNS)
         return [np.array([run.means[np.searchsorted(run.steps, step)] for run in side]) for side in self.sides]
 
     def arrivals(self, percent: int) -> list[np.ndarray]:
@@ -107,11 +110,14 @@ class Records:
                 return f"sb3-span study run {shipped}"
         return f"sb3-span study run results/{name}/study.yml"
 
-    def pair(self, env: str) -> Pair | None:
+    def pair(self, env: str) -> Pair:
         """Of all studies with the paper's settings that with five seeds, most steps and most seeds, in this order."""
         if env not in self._pairs:
             self._pairs[env] = max(self._candidates(env), key=_worth, default=None)
-        return self._pairs[env]
+        found = self._pairs[env]
+        if found is None:
+            raise NotRun(basis([0], 0, paper_setting(env, "train_steps")), FULL_RUNS)
+        return found
 
     def _candidates(self, env: str) -> Iterator[Pair]:
         wanted = {method: _settings(run) for method in METHODS if (run := self._with_papers_settings(env, method))}
@@ -177,9 +183,3 @@ def _worth(pair: Pair) -> tuple[bool, int, int]:
 
 def name_of(env: str) -> str:
     return env.rsplit("-v", 1)[0]
-
-
-def full_runs(env: str) -> Finding:
-    """Of an environment without any records."""
-    steps = short_number(paper_setting(env, "train_steps"))
-    return Finding("", "", f"0 seeds, 0 of {steps}", NOT_RUN, "sb3-span study run paper")

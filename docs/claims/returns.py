@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from claims.records import Records, basis, full_runs, name_of, paper_setting
+from claims.records import Pair, Records, basis, name_of, paper_setting
 from claims.rules import FAILS, FEW, HOLDS, NOISE, NOT_RUN, Claim, Finding, by_test, fisher, no_difference
 from sb3_span.report.formats import mean_std, number, p_value, percent, short_number
 from sb3_span.report.measures import BUDGET_PERCENTS
@@ -57,10 +57,6 @@ def _anytime() -> list[Claim]:
 
 def on_the_way(env: str, step: int, says: str, records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
-    if pair.steps < step:
-        return Finding("", "", pair.basis, NOT_RUN, "sb3-span study run paper")
     samples = pair.returns_at(step)
     test = compare(*samples)
     if says == "alike":
@@ -84,8 +80,6 @@ def _final() -> list[Claim]:
 
 def at_the_end(env: str, alike: bool, records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     samples = pair.finals()
     test = compare(*samples)
     n_paper = paper_setting(env, "train_seeds")
@@ -115,10 +109,7 @@ def _interval(point: float, low: float, high: float) -> str:
 
 def interquartile(envs: list[str], apart: bool, records: Records) -> Finding:
     """As many seeds of each environment as that with fewest has."""
-    found = [records.pair(env) for env in envs]
-    pairs = [pair for pair in found if pair is not None]
-    if len(pairs) < len(envs):
-        return full_runs(envs[0])
+    pairs = [records.pair(env) for env in envs]
     seeds = min(pair.seeds for pair in pairs)
     intervals = []
     for side in range(2):
@@ -154,13 +145,11 @@ def _profiles() -> list[Claim]:
 
 def at_or_above(env: str, score: float, records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     counts = [(int((normalise(env, final) >= score).sum()), len(final)) for final in pair.finals()]
     return _counted(pair, counts, fisher(*counts))
 
 
-def _counted(pair, counts: list[tuple[int, int]], p: float) -> Finding:
+def _counted(pair: Pair, counts: list[tuple[int, int]], p: float) -> Finding:
     span, mlp = (met / n for met, n in counts)
     verdict = by_test(pair.seeds, p, span - mlp)
     if verdict != FEW and not pair.has_paper_steps:
@@ -189,10 +178,6 @@ def _even() -> list[Claim]:
 
 def evener(env: str, step: int, records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
-    if pair.steps < step:
-        return Finding("", "", pair.basis, NOT_RUN, "sb3-span study run paper")
     samples = pair.returns_at(step)
     constant = all(np.ptp(sample) == 0 for sample in samples)
     p = 1.0 if constant else float(stats.levene(*samples, center="median").pvalue)
@@ -205,8 +190,6 @@ def evener(env: str, step: int, records: Records) -> Finding:
 def kept(env: str, share: int, records: Records) -> Finding:
     """Of the runs that met the threshold, those whose last evaluation meets it."""
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
     counts = []
     for steps, finals in zip(pair.arrivals(share), pair.finals(), strict=True):
         arrived = finals[np.isfinite(steps)]
@@ -218,11 +201,7 @@ def kept(env: str, share: int, records: Records) -> Finding:
 
 def falls(env: str, step: int, records: Records) -> Finding:
     pair = records.pair(env)
-    if pair is None:
-        return full_runs(env)
-    if not pair.has_paper_steps:
-        return Finding("", "", pair.basis, NOT_RUN, "sb3-span study run paper")
-    before, after = pair.returns_at(step)[1], pair.finals()[1]
+    before, after = (pair.returns_at(when)[1] for when in (step, pair.paper_steps))
     p = float(stats.ttest_rel(before, after).pvalue)
     text = f"{number(before.mean())}, then {number(after.mean())}"
     verdict = by_test(len(before), p, before.mean() - after.mean())

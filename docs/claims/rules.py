@@ -41,7 +41,8 @@ RULES = [
     "The time of a step: quartiles of the ratio over rounds, both above 1, both below, or neither. Splines beside "
     "Kolmogorov-Arnold networks: less than half of their time, by quartiles. Numbers of parameters: equal. Negligible: up to "
     "5 %. Memory: within a tenth.",
-    f"A claim about many rows: **{FAILS}** where one row does; **{HOLDS}** where all do.",
+    f"A claim about many rows: **{FAILS}** where one row does not hold, **{HOLDS}** where all do; else what keeps it open, "
+    f"**{NOT_RUN}** before **{FEW}** before **{NOISE}**.",
 ]
 
 
@@ -51,13 +52,13 @@ class Finding:
     Our side of a claim.
 
     :param ours: Our number
-    :param test: What the verdict rests on, such as a p-value
+    :param detail: What the verdict rests on, such as a p-value
     :param basis: Seeds and steps
     :param command: What made the number, or would make it
     """
 
     ours: str
-    test: str
+    detail: str
     basis: str
     verdict: str
     command: str
@@ -76,6 +77,26 @@ class Claim:
     text: str
     paper: str
     measure: "Callable[[Records], Finding]"
+
+
+class NotRun(Exception):
+    """
+    The repository has no record for a claim.
+
+    :param basis: Seeds and steps that there are
+    :param command: What would make one
+    """
+
+    def __init__(self, basis: str, command: str) -> None:
+        super().__init__(command)
+        self.basis, self.command = basis, command
+
+
+def judge(claim: Claim, records: "Records") -> Finding:
+    try:
+        return claim.measure(records)
+    except NotRun as missing:
+        return Finding("", "", missing.basis, NOT_RUN, missing.command)
 
 
 def by_test(seeds: int, p: float, difference: float) -> str:

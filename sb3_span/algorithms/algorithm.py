@@ -17,7 +17,6 @@ from sb3_span.algorithms.stepping import listens
 from sb3_span.nn.checks import Unsupported
 from sb3_span.policies.optimizers import used_learning_rate
 from sb3_span.policies.options import SPANOptions
-from sb3_span.policies.registry import check_policy
 from sb3_span.policies.saturation import warn_of_observations
 
 NATIVE = ("_plan", "_why_not", "_has_logged", "_collecting", "_native_actor", "_is_learning", "_is_certain")
@@ -42,7 +41,6 @@ class WithNativeCode(BaseAlgorithm):
     _is_certain = False  # and no callback has run since the plan was found to hold
 
     def _setup_model(self) -> None:
-        check_policy(self)
         super()._setup_model()  # type: ignore[safe-super]
         if self.device.type != "cpu" and extension is not None and isinstance(self.policy, SPANOptions):
             name = type(self).__name__

@@ -8,12 +8,12 @@ from sb3_span.deploy.policy import DeterministicPolicy
 
 PER_LINE = 8
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
-TINY = 1e-20  # a step that is not zero, for weights that are all the same
+TINY = 1e-20  # a step above zero, for weights that are all equal
 
 
 class Body:
     """
-    What a policy computes, written layer by layer, with the constants and buffers that it needs.
+    A policy's computation, layer by layer, with the constants and buffers that it needs.
 
     :param policy: A policy whose observations are one vector
     :param int8: Whether weights are stored in bytes
@@ -44,7 +44,7 @@ class Body:
 
     def constant(self, name: str, values: np.ndarray) -> str:
         """
-        :return: How the numbers are called in an expression inside a loop over ``i``: one number alone, when all are the same
+        :return: An expression for the numbers inside a loop over ``i``: a single number when all are equal
         """
         if np.ptp(values) == 0:
             return literal(values.flat[0])
@@ -159,16 +159,16 @@ class Body:
         self.lines.append(f"for (int i = 0; i < {self._width}; i++) {statement}")
 
     def _buffer_for(self, width: int) -> str:
-        """The buffer that the present values are not in."""
+        """The buffer without the present values."""
         name = "b" if self._at == "a" else "a"
         self._buffers[name] = max(self._buffers[name], width)
         return name
 
     def _here(self) -> str:
-        """Where to change the present values in place; observations are not the policy's to change."""
+        """Where to change the present values in place; the caller's observations must not change."""
         return self._buffer_for(self._width) if self._at == "observation" else self._at
 
 
 def literal(value: float) -> str:
-    """A number as a C float constant that reads back as the same float."""
+    """A number as a C float constant with the same bits."""
     return f"{np.float32(min(max(value, -LARGEST_FLOAT), LARGEST_FLOAT))}f"

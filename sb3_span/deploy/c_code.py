@@ -12,7 +12,7 @@ from sb3_span.deploy.policy import DeterministicPolicy
 def write_c(policy: DeterministicPolicy, check: str, int8: bool = False) -> dict[str, str]:
     """
     :param policy: A policy whose observations are one vector
-    :param check: What the check of the export has found, for the comment in ``policy.h``
+    :param check: The result of the export's check, for the comment in ``policy.h``
     :param int8: Whether weights are stored in bytes
     :return: The files ``policy.h`` and ``policy.c``
     """
@@ -24,7 +24,7 @@ def write_c(policy: DeterministicPolicy, check: str, int8: bool = False) -> dict
     return {"policy.h": header, "policy.c": _source(body, act)}
 
 
-# gcc does not fuse in its standard modes, and warns of the pragma.
+# gcc does not fuse in its standard modes, and warns about the pragma.
 NOTHING_FUSED = """#ifdef __clang__
 #pragma STDC FP_CONTRACT OFF /* the same bits on every processor */
 #endif"""
@@ -37,13 +37,13 @@ def _source(body: Body, act: list[str]) -> str:
     includes = ['#include "policy.h"']
     if any("sqrtf" in part for part in parts):
         includes += ["", "#include <math.h>"]
-    title = "/* A trained policy; policy.h says what it is. First the functions that it is made of, then its weights. */"
+    title = "/* A trained policy; policy.h describes it. First the functions that it calls, then its weights. */"
     sections = [title, "\n".join(includes), NOTHING_FUSED, "\n".join(macros), *functions, *body.constants, *act]
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def _act(policy: DeterministicPolicy, body: Body) -> list[str]:
-    """The public functions: for discrete actions the scores and the action, for continuous ones the action alone."""
+    """The public functions: for discrete actions the scores and the action, for continuous ones only the action."""
     space, n = policy.action_space, body.n_scores
     arguments = f"const {observation_type(policy.observation_space)} *observation"
     result = f"{action_type(space)} *action"
@@ -71,7 +71,7 @@ def _choices(space: spaces.Space) -> list[int]:
 
 
 def _bound(space: spaces.Box, policy: DeterministicPolicy, body: Body) -> list[str]:
-    """What ``predict`` does to bring an action into the space's bounds."""
+    """An action within the space's bounds, as ``predict`` computes it."""
     action = f"{body.scores}[i]"
     low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
     if policy.squash_output:

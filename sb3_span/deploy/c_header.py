@@ -1,4 +1,4 @@
-"""``policy.h``: what an exported policy is, what goes in and what comes out."""
+"""``policy.h``: an exported policy's description, its observations and actions."""
 
 import itertools
 import math
@@ -35,15 +35,15 @@ def write_header(policy: DeterministicPolicy, network: str, memory: str, n_score
     """
     :param policy: The policy
     :param network: Its layers in words
-    :param memory: What it takes, in words
+    :param memory: The memory it needs, in words
     :param n_scores: Number of scores
-    :param check: What the check of the export has found
+    :param check: The result of the export's check
     """
     observation, action = policy.observation_space, policy.action_space
     notes = {
         "Policy": f"{policy.policy_name}: {network}",
         "Observation": f"{_describe(observation)}, {_units(policy)}",
-        "Action": f"{_describe(action)}, in the order and units of the environment's own; the deterministic one",
+        "Action": f"{_describe(action)}, in the environment's own order and units; the deterministic one",
         "Returns": "POLICY_OK; or POLICY_NOT_A_NUMBER, and the action is left as it was, when an observation is not a number "
         "(NaN) or leads to one that is not. Compile without -ffast-math, which removes the check",
         "Memory": f"{memory}; no other",
@@ -89,19 +89,19 @@ def write_header(policy: DeterministicPolicy, network: str, memory: str, n_score
 def _scores_declaration(action: spaces.Space, takes: str) -> list[str]:
     if isinstance(action, spaces.Box):
         return []
-    why = "/* What policy_act decides by; to leave out actions that are not allowed now, choose among the scores yourself. */"
+    why = "/* The scores by which policy_act decides; to exclude actions that are not allowed, choose among them yourself. */"
     return ["", why, f"int policy_scores({takes}, float *scores);"]
 
 
 def _units(policy: DeterministicPolicy) -> str:
     space = policy.observation_space
     assert space.shape is not None
-    if is_image_space(space):  # VecTransposeImage has turned those that are channel last
-        units = f"in the units of the environment's own, channel first: shape {space.shape}, row by row"
+    if is_image_space(space):  # VecTransposeImage has transposed channel-last images
+        units = f"in the environment's own units, channel first: shape {space.shape}, row by row"
     else:
         shape = f" of shape {space.shape}, row by row" if len(space.shape) > 1 else ""
-        units = f"in the order and units of the environment's own{shape}"
-    return f"{units}; they are normalised in here, as by VecNormalize in training" if policy.normalization else units
+        units = f"in the environment's own order and units{shape}"
+    return f"{units}; policy_act normalises them, as VecNormalize did in training" if policy.normalization else units
 
 
 def _describe(space: spaces.Space) -> str:
@@ -127,7 +127,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def _runs(texts: Sequence[str]) -> str:
-    """Numbered, neighbours that are alike together: ``[0..2] any, [3] 0 to 1``."""
+    """Numbered, equal neighbours together: ``[0..2] any, [3] 0 to 1``."""
     found, start = [], 0
     for text, group in itertools.groupby(texts):
         end = start + len(list(group)) - 1

@@ -23,21 +23,21 @@ def export_model(
     name: str = "policy",
 ) -> None:
     """
-    Export a trained policy and print what the check has found.
+    Export a trained policy and print the result of the check.
 
     :param model: A model's zip, a folder of the Zoo or of a study's run, or the short name of an agent that comes with the
-        package; unpickled, so it has to be one that you trust
+        package; unpickled, so only one that you trust
     :param form: "c", "onnx" or "safetensors"
     :param output: Folder for the result; None for a new one with the name of the model or of its run's folder
     :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None uses the one next to the model
-    :param env: The environment to record observations from; None uses the Zoo's or study's
+    :param env: The environment to record observations from; None uses that of the Zoo's or study's run
     :param int8: Store the weights of C code in bytes
-    :param name: What the files, functions and macros of C code are called after
+    :param name: Name of the files, functions and macros of C code
     """
     if int8 and form != "c":
-        raise ValueError("--int8 is for --format c; other formats have the weights as they are.")
+        raise ValueError("--int8 is for --format c; other formats keep the weights in single precision.")
     if name != "policy" and form != "c":
-        raise ValueError("--name is for --format c; other files may be renamed.")
+        raise ValueError("--name is for --format c; you can rename other files.")
     file = find_agent(model)
     if output is None:
         output = Path(f"{label_of(model, file)}-{form}")
@@ -50,12 +50,10 @@ def export_model(
         save_shared(trained.policy, target, trained.vecnormalize, None if known is None else env_name(known))
         load_shared(target)
         seen = describe(file, trained.vecnormalize_file)
-        print(f"{type(trained.policy).__name__}, {seen}, to be loaded without unpickling.\nWritten: {target}")
+        print(f"{type(trained.policy).__name__}, {seen}; loading it executes nothing.\nWritten: {target}")
         return
     if known is None:
-        print(
-            "The environment is not known: checking with random observations only. Name it with --env to check with its own."
-        )
+        print("The environment is not known: checking with random observations only. Name it with --env to use its own too.")
 
     def export(env: EnvSpec | str | None) -> Verification:
         if form == "c":

@@ -24,8 +24,8 @@ DTYPES = {"float": np.float32, "int32_t": np.int32}
 class Output:
     """
     :param actions: Shape (B, *action_space.shape)
-    :param ticks: Of the clock for one action, the median of all rounds; 0 without any
-    :param stack: Bytes of stack; 0 where it is not measured
+    :param ticks: Clock ticks for one action, the median of all rounds; 0 without timing
+    :param stack: Bytes of stack; 0 if not measured
     """
 
     actions: np.ndarray
@@ -35,11 +35,11 @@ class Output:
 
 class CompiledPolicy:
     """
-    An exported policy, compiled for this machine as long as the ``with`` lasts: observations to actions.
+    An exported policy, compiled for this machine inside the ``with``: observations to actions.
 
     :param policy: The policy that was exported
     :param files: ``policy.h`` and ``policy.c``
-    :param rounds: How often to time all actions; 0 when nobody wants to know
+    :param rounds: How often to time all actions; 0 for never
     """
 
     def __init__(self, policy: DeterministicPolicy, files: dict[str, str], rounds: int = 0) -> None:
@@ -72,7 +72,7 @@ def write_harness(folder: Path, files: dict[str, str]) -> None:
 
 
 def definitions(policy: DeterministicPolicy, rounds: int) -> list[str]:
-    """What ``harness.c`` wants to know."""
+    """The macros that ``harness.c`` needs."""
     observation, action = observation_type(policy.observation_space), action_type(policy.action_space)
     return [f"-DOBSERVATION={observation}", f"-DACTION={action}", f"-DROUNDS={rounds}"]
 
@@ -80,7 +80,7 @@ def definitions(policy: DeterministicPolicy, rounds: int) -> list[str]:
 def run_harness(command: list[str], folder: Path, policy: DeterministicPolicy, observation: Observation) -> Output:
     """
     :param command: Runs the compiled harness
-    :param folder: Where it finds its observations and leaves its actions
+    :param folder: Where it reads observations and writes actions
     :param policy: The policy in it
     :param observation: A batch
     """
@@ -96,7 +96,7 @@ def run_harness(command: list[str], folder: Path, policy: DeterministicPolicy, o
 
 def run(command: list[str], folder: Path) -> str:
     """
-    :return: What the command printed
+    :return: The command's output
     """
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
@@ -105,15 +105,15 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def _find_compiler() -> list[str]:
-    """The one named in CC, as everywhere; otherwise gcc or clang."""
+    """The compiler named in CC, as usual; otherwise gcc or clang."""
     if named := shlex.split(os.environ.get("CC", "")):
         if not shutil.which(named[0]):
-            raise ValueError(f"The environment variable CC is {shlex.join(named)!r}, and there is no {named[0]!r} here.")
+            raise ValueError(f"The environment variable CC is {shlex.join(named)!r}, and {named[0]!r} was not found.")
         return named
     for name in ("gcc", "clang", "cc"):
         if shutil.which(name):
             return [name]
     raise ValueError(
-        "There is no C compiler here, and without one the exported C cannot be checked against predict. Install gcc or clang, "
+        "No C compiler was found, and without one the exported C cannot be checked against predict. Install gcc or clang, "
         "or set the environment variable CC."
     )

@@ -21,7 +21,7 @@ INSTRUCTIONS_PER_TICK = 40  # of the emulated SysTick, 25 MHz
 class DeviceRun:
     """
     :param actions: Shape (B, *action_space.shape)
-    :param flash: Bytes of code and constants, with all that is linked to them
+    :param flash: Bytes of code and constants, with everything linked to them
     :param ram: Bytes of static memory and of stack
     :param instructions: For one action, the mean over the observations
     """
@@ -34,7 +34,7 @@ class DeviceRun:
 
 def missing_tools() -> str | None:
     """
-    :return: None when everything is there, otherwise what to install
+    :return: None when everything is installed, otherwise what to install
     """
     missing = [tool for tool in (GCC, "arm-none-eabi-size", EMULATOR) if not shutil.which(tool)]
     if not missing:
@@ -49,7 +49,7 @@ def run_on_device(policy: DeterministicPolicy, files: dict[str, str], observatio
     """
     :param policy: The policy that was exported
     :param files: ``policy.h`` and ``policy.c``
-    :param observation: A batch; about a thousand, all of it has to fit into 4 MB
+    :param observation: A batch; about a thousand, all of which must fit into 4 MB
     """
     if missing := missing_tools():
         raise ValueError(f"The emulated device needs tools that are not installed: {missing}.")
@@ -61,7 +61,7 @@ def run_on_device(policy: DeterministicPolicy, files: dict[str, str], observatio
         program = ["policy.c", "harness.c", "-T", "cortex_m4.ld", "--specs=rdimon.specs", "-lm", "-o", "act.elf"]
         run([*compiler, *definitions(policy, rounds=1), *program], folder)
         output = run_harness([EMULATOR, *MACHINE.split(), "-kernel", "act.elf"], folder, policy, observation)
-        # Once more without the harness: what a device would have to store for the policy.
+        # Once more without the harness: what a device has to store for the policy.
         alone = ["-ffunction-sections", "-fdata-sections", "-nostartfiles", "-Wl,--gc-sections,-e,policy_act"]
         run([*compiler, *alone, "policy.c", "-lm", "-o", "policy.elf"], folder)
         text, data, bss = map(int, run(["arm-none-eabi-size", "policy.elf"], folder).splitlines()[1].split()[:3])

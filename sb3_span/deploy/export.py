@@ -1,4 +1,4 @@
-"""Export, check, write: in this order, so that what is on disk has been checked."""
+"""Export, check, write: in this order, so that everything on disk has been checked."""
 
 import contextlib
 import dataclasses
@@ -33,22 +33,23 @@ def export_c(
     Write a policy's deterministic action as C99: ``policy.h`` and ``policy.c``.
 
     The code is compiled and compared with ``predict`` first; if it differs by more than 1e-5 of the action's range, and by
-    more than ten times what ``predict`` differs from double precision by, nothing is written.
+    more than ten times ``predict``'s own difference from double precision, nothing is written.
 
     :param model: A model of Stable-Baselines3 or sb3-contrib, or its policy
     :param output: The folder for the two files
-    :param vecnormalize: The statistics of its observations, or their file. None takes those of the model's own environment, if
+    :param vecnormalize: The statistics of its observations, or their file. None uses those of the model's own environment, if
         it has any
-    :param env: The environment to record observations from for the comparison: its id or specification. None takes one like
-        the model's own, if it has any in this process that observations can be recorded from, and random observations
-        otherwise
-    :param int8: Store weights in bytes, a quarter of the size. Actions then differ from those of ``predict`` by as much as the
-        comparison says, and nothing is too much
-    :param name: What files, functions and macros are called after; programs with several policies need several names
-    :return: What the comparison has found
+    :param env: The environment to record observations from for the comparison: its id or specification. None uses one like
+        the model's own if possible, and random observations otherwise
+    :param int8: Store weights in bytes, a quarter of the size. Actions then differ from those of ``predict``: the
+        comparison measures by how much, without a limit
+    :param name: Name of the files, functions and macros; programs with several policies need several names
+    :return: The result of the comparison
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise ValueError(f"name is {name!r}; it must be a name in C: letters, digits and underscores, and no digit first.")
+        raise ValueError(
+            f"name is {name!r}; it must be a name in C: letters, digits and underscores, not beginning with a digit."
+        )
     folder = _check_folder(output)
     policy, observations = _prepare(model, vecnormalize, env)
     with CompiledPolicy(policy, write_c(policy, "", int8)) as compiled:
@@ -96,33 +97,33 @@ def _prepare(
     own = _like(model.env) if isinstance(model, BaseAlgorithm) and model.env is not None else None
     try:
         return policy, make_observations(policy, own)
-    except RecordingError:  # wrapped in a way that no recipe has, a device that there is only one of
+    except RecordingError:  # wrappers that no specification has, hardware of which there is only one
         return policy, make_observations(policy, None)
 
 
 def _like(env: VecEnv) -> EnvSpec | None:
-    """A recipe for environments like the model's own, which is in the middle of something; None where there is none."""
-    if isinstance(env.unwrapped, SubprocVecEnv):  # asked for what cannot be pickled, its processes would end
+    """A function that makes environments like the model's own, which is in use; None if there is no way."""
+    if isinstance(env.unwrapped, SubprocVecEnv):  # its processes would end when asked for what cannot be pickled
         return None
     try:
         spec = env.get_attr("spec")[0]
-    except (AttributeError, NotImplementedError):  # environments of another make
+    except (AttributeError, NotImplementedError):  # environments of different kinds
         return None
     if spec is None:
         return None
-    # SB3's Monitor cannot be made from a specification, and is of no use here.
+    # SB3's Monitor cannot be made from a specification, and is not needed here.
     wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
     return dataclasses.replace(spec, additional_wrappers=wrappers)
 
 
 def _renamed(text: str, name: str) -> str:
-    """In one go: the new name may look like the old one."""
+    """All at once: the new name may contain the old one."""
     pattern = r"\bpolicy(?=(_act|_scores|\.[hc])\b)|\bPOLICY(?=_)"
     return re.sub(pattern, lambda match: name if match[0] == "policy" else name.upper(), text)
 
 
 def _check_folder(output: Path | str) -> Path:
-    """Before anything is computed: whether the result could be written."""
+    """Check that the result can be written, before anything is computed."""
     folder = Path(output)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
@@ -135,7 +136,7 @@ def _check_folder(output: Path | str) -> Path:
 def _write(folder: Path, files: dict[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:  # none of them is there before all of them are written
+        with contextlib.ExitStack() as stack:  # all of them or none
             for name, content in files.items():
                 stack.enter_context(written_whole(folder / name)).write_bytes(content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A policy as a list of plain layers: numbers, no torch. What the C code is written from."""
+"""A policy as a list of plain layers, numbers without torch, from which the C code is written."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from sb3_span.policies.extractors import SPANFeaturesExtractor
 
 @dataclass(frozen=True)
 class OneHot:
-    """For each number of the input, a vector of zeros with a 1 where the number says."""
+    """Each number of the input as a one-hot vector."""
 
     sizes: tuple[int, ...]
 
@@ -45,7 +45,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A function of ``policy_parts.h`` on each number, with further arguments."""
+    """A function of ``policy_parts.h`` for each number, with further arguments."""
 
     function: str
     arguments: tuple[float, ...] = ()
@@ -81,7 +81,7 @@ Layer = OneHot | Linear | Affine | Pointwise | LayerNorm | Splines
 def read_layers(policy: DeterministicPolicy) -> list[Layer]:
     """
     :param policy: A policy whose observations are one vector
-    :return: Its layers, from the environment's observation, flattened, to the scores
+    :return: Its layers, from the environment's flattened observation to the scores
     """
     layers = _read_preparation(policy) + _read(policy.network)
     for layer in layers:
@@ -123,9 +123,9 @@ def _read(module: nn.Module) -> list[Layer]:
         if type(module) is kind:
             return reader(module)
     raise ValueError(
-        f"The policy has a {type(module).__name__}, which C export does not know; it knows "
+        f"The policy has a {type(module).__name__}, which C export does not support; it supports "
         f"{', '.join(sorted(kind.__name__ for kind in READERS if kind.__module__.startswith('torch')))}, and SPAN networks. "
-        "Export to ONNX, which knows all of torch."
+        "Export to ONNX, which supports all of torch."
     )
 
 
@@ -140,7 +140,7 @@ def _read_sequential(module: Any) -> list[Layer]:
 
 
 def _mean_of_quantiles(layer: Layer, n_quantiles: int) -> Layer:
-    """The mean of what a linear layer returns is linear too, and needs that many times less of everything."""
+    """The mean of a linear layer's outputs is a linear layer too, and a smaller one."""
     assert isinstance(layer, Linear)
     rows = layer.weight.reshape(n_quantiles, -1, layer.weight.shape[1])
     return replace(layer, weight=rows.mean(0), bias=layer.bias.reshape(n_quantiles, -1).mean(0))

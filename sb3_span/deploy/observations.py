@@ -1,4 +1,4 @@
-"""Observations to check an export with: what the environment shows, and what it might."""
+"""Observations to check an export with: from the environment, and random ones."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,17 +18,17 @@ TOTAL = 10_000
 RECORDED = TOTAL // 2
 BATCH = 1_000
 ENVIRONMENTS = 10
-# Where a space has no bounds. A bound this large is none: it only says what a float can hold.
+# Where a space has no bounds. A bound this large is none, only the largest float.
 UNBOUNDED, LARGE, LARGE_INTEGER = 10.0, 1e30, 1e9
 
 
 class RecordingError(ValueError):
-    """Why no observations can be recorded from an environment."""
+    """No observations can be recorded from an environment, and why."""
 
 
 def make_observations(policy: DeterministicPolicy, env: EnvSpec | str | None, seed: int = 0) -> tuple[list[Observation], int]:
     """
-    :param policy: Whose observations
+    :param policy: The policy that observes
     :param env: The environment to record half of them from; None for random ones only
     :param seed: The same seed gives the same observations
     :return: Batches of observations, and how many of them are recorded
@@ -42,7 +42,7 @@ def make_observations(policy: DeterministicPolicy, env: EnvSpec | str | None, se
 
 
 def float32(observation: Observation) -> Observation:
-    """What an export is given: floats in single precision, everything else as it is."""
+    """Inputs of an export: floats in single precision, everything else unchanged."""
     if isinstance(observation, dict):
         return {key: float32(value) for key, value in observation.items()}  # type: ignore[misc]
     return observation.astype(np.float32) if observation.dtype.kind == "f" else observation
@@ -53,12 +53,12 @@ def _record(policy: DeterministicPolicy, env: EnvSpec | str, rng: np.random.Gene
     with contextlib.ExitStack() as stack:
         try:
             envs = [stack.enter_context(contextlib.closing(gym.make(env))) for _ in range(ENVIRONMENTS)]
-        except Exception as error:  # whatever a user's environment may raise
+        except Exception as error:  # a user's environment may raise anything
             unknown = isinstance(error, gym.error.UnregisteredEnv)
-            advice = " If a module of yours registers it, write module:id." if unknown else ""
+            advice = " If your module registers it, write module:id." if unknown else ""
             raise RecordingError(f"{name} cannot be made here: {error}{advice}") from error
         if problem := mismatch(policy, envs[0], name):
-            raise RecordingError(f"{problem} There must have been a wrapper or an option in training.")
+            raise RecordingError(f"{problem} Training must have used a wrapper or an option.")
         try:
             return list(_play(policy, envs, rng))
         except Exception as error:
@@ -86,7 +86,7 @@ def _play(policy: DeterministicPolicy, envs: list[gym.Env], rng: np.random.Gener
 
 
 def _as_seen(observation: Observation, space: spaces.Space) -> Observation:
-    """Images channel first, as VecTransposeImage gives them to the policy."""
+    """Images channel first, as VecTransposeImage passes them to the policy."""
     if isinstance(space, spaces.Dict):
         return {key: _as_seen(observation[key], part) for key, part in space.spaces.items()}  # type: ignore[misc]
     return maybe_transpose(np.asarray(observation), space) if is_image_space(space) else np.asarray(observation)
@@ -118,13 +118,13 @@ def _draw_part(space: spaces.Space, normalization: Normalization | None, n: int,
     if np.issubdtype(space.dtype, np.integer):
         return rng.integers(low, high, size=(n, *space.shape), endpoint=True).astype(space.dtype)
     drawn = rng.uniform(low, high, size=(n, *space.shape))
-    # A fifth of all numbers at one of the ends, where things go wrong.
+    # A fifth of all numbers at one of the ends, where errors are likely.
     at = rng.random(drawn.shape)
     return np.where(at < 0.1, low, np.where(at > 0.9, high, drawn)).astype(np.float32)
 
 
 def _with_ends(policy: DeterministicPolicy, batch: Observation) -> Observation:
-    """The first two observations become those with everything at the lower and at the upper end."""
+    """Set the first two observations to the lower and to the upper ends."""
     space = policy.observation_space
     parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {"": space}
     for key, part in parts.items():
@@ -137,7 +137,7 @@ def _with_ends(policy: DeterministicPolicy, batch: Observation) -> Observation:
 
 
 def _bounds(space: spaces.Box, normalization: Normalization | None) -> tuple[np.ndarray, np.ndarray]:
-    """The space's bounds; where there are none +-10, or what normalisation just begins to clip."""
+    """The space's bounds; without bounds +-10, or where normalisation begins to clip."""
     if normalization is None:
         low, high = -UNBOUNDED * np.ones(space.shape), UNBOUNDED * np.ones(space.shape)
     else:

@@ -23,11 +23,11 @@ except ImportError as error:
     raise ValueError(f"ONNX export needs packages that are not installed ({error}): pip install 'sb3_span[deploy]'") from error
 
 OPSET = 18
-NAME = "observation"  # of the only input, where observations are no dict
+NAME = "observation"  # of the only input, if observations are no dict
 
 
 class _Graph(nn.Module):
-    """The policy with its inputs one by one, and for discrete actions the scores as a second output."""
+    """The policy with separate inputs, and for discrete actions the scores as a second output."""
 
     def __init__(self, policy: DeterministicPolicy) -> None:
         super().__init__()
@@ -65,8 +65,8 @@ def build_onnx(policy: DeterministicPolicy) -> "onnx.ModelProto":
 
 def trace(module: nn.Module, examples: tuple[th.Tensor, ...], inputs: list[str], outputs: list[str]) -> "onnx.ModelProto":
     """
-    :param module: Takes its inputs one by one
-    :param examples: One of each, with a batch of two
+    :param module: A module with separate inputs
+    :param examples: An example of each, with a batch of two
     :param inputs: Their names
     :param outputs: The names of the outputs
     :return: The graph, for a batch of any size
@@ -114,7 +114,7 @@ class OnnxPolicy:
 
 
 def describe_space(space: spaces.Space) -> str:
-    """A space as JSON: its kind, shape, type and bounds. A bound that is not there is null."""
+    """A space as JSON: its kind, shape, type and bounds, null if there is none."""
     return json.dumps(_describe(space))
 
 
@@ -132,7 +132,7 @@ def _describe(space: spaces.Space) -> dict[str, Any]:
     bounds = {}
     for name, values in ("low", space.low), ("high", space.high):
         numbers = [float(value) if np.isfinite(value) else None for value in values.ravel()]
-        bounds[name] = numbers[0] if len(set(numbers)) == 1 else numbers  # an image has thousands of the same
+        bounds[name] = numbers[0] if len(set(numbers)) == 1 else numbers  # an image has thousands of equal ones
     return {"kind": kind, "shape": list(space.shape), "dtype": str(space.dtype), **bounds}
 
 
@@ -152,7 +152,7 @@ def _inputs(policy: DeterministicPolicy) -> dict[str, tuple[tuple[int, ...], th.
 
 
 def _input_names(policy: DeterministicPolicy) -> list[str]:
-    """An observation's part may have the name of an output; in a graph no two things may."""
+    """A name for an input: part of an observation may have the name of an output, which a graph does not allow."""
     keys, names = list(_inputs(policy)), []
     for key in keys:
         name = key
@@ -164,9 +164,9 @@ def _input_names(policy: DeterministicPolicy) -> list[str]:
 
 def _rename(model: "onnx.ModelProto", inputs: dict[str, str]) -> None:
     """
-    Give the inputs their names. What an operation inside has called so, a sum or a linear layer, is called otherwise.
+    Give the inputs their names, and another name to values inside the graph that have one of them.
 
-    :param inputs: From the names that they have to those that they get
+    :param inputs: From the present names to the new ones
     """
     graph = model.graph
     inner = {name for node in graph.node for name in node.output} | {entry.name for entry in graph.initializer}
@@ -181,7 +181,7 @@ def _rename(model: "onnx.ModelProto", inputs: dict[str, str]) -> None:
 
 
 def _remove_traces(model: "onnx.ModelProto") -> None:
-    """The exporter notes down for each operation where in the source code it came from, with the paths on this disk."""
+    """Remove what the exporter records for each operation: the place in the source code, with the paths on this disk."""
     graph = model.graph
     for owner in (*graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer, graph):
         del owner.metadata_props[:]
@@ -191,7 +191,7 @@ def _remove_traces(model: "onnx.ModelProto") -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """The exporter talks about itself; what matters is checked afterwards."""
+    """Silence the exporter's messages; the result is checked afterwards."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

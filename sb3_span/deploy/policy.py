@@ -1,8 +1,8 @@
 """
-What ``predict(..., deterministic=True)`` does, taken apart: normalise, prepare, network, decode.
+``predict(..., deterministic=True)`` in its parts: normalise, prepare, network, decode.
 
-SB3 spreads it over wrappers, policies, actors and distributions. Here it is one torch module for every policy, from which both
-exports are made.
+In SB3 these are in wrappers, policies, actors and distributions. Here they are one torch module for every policy, from which
+both exports are made.
 """
 
 import copy
@@ -30,7 +30,7 @@ Observation = np.ndarray | dict[str, np.ndarray]
 
 
 class OneOfStack(nn.Module):
-    """One network out of a stack of SPAN networks."""
+    """One network of a stack of SPAN networks."""
 
     def __init__(self, stack: SPAN, index: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class OneOfStack(nn.Module):
 
 
 class QuantileMean(nn.Module):
-    """Q-values of A actions from QR-DQN's quantiles of them: (B, n_quantiles * A) to (B, A)."""
+    """Q-values of A actions from QR-DQN's quantiles: (B, n_quantiles * A) to (B, A)."""
 
     def __init__(self, n_quantiles: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class QuantileMean(nn.Module):
 
 
 class ForwardActor(nn.Module):
-    """The actor's half of an extractor that we do not know, a user's."""
+    """The actor's half of a user's extractor."""
 
     def __init__(self, extractor: nn.Module) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class ForwardActor(nn.Module):
 @dataclass(frozen=True)
 class Normalization:
     """
-    ``clip((observation - mean) / std)``, what VecNormalize does to observations before the policy sees them.
+    ``clip((observation - mean) / std)``, as VecNormalize normalises observations.
 
-    :param mean: In the shape of the observation, float64
+    :param mean: Shape of the observation, float64
     :param std: The same, with epsilon inside
-    :param clip: The largest magnitude that comes out
+    :param clip: The largest magnitude of the result
     """
 
     mean: np.ndarray
@@ -81,18 +81,18 @@ class DeterministicPolicy(nn.Module):
     """
     A policy's deterministic action as one module, from the environment's own observations to the environment's own actions.
 
-    ``network`` maps prepared observations to *scores*: one number for each action of a discrete space, the action itself
-    before it is brought into bounds for a continuous one.
+    ``network`` maps prepared observations to *scores*: one number for each action of a discrete space, the action,
+    not yet within bounds, for a continuous one.
 
     :param model: A model or policy of SB3 or sb3-contrib
-    :param vecnormalize: The statistics that it was trained with, if it was
+    :param vecnormalize: The statistics that it was trained with, if any
     """
 
     def __init__(self, model: BaseAlgorithm | BasePolicy, vecnormalize: VecNormalize | None = None) -> None:
         super().__init__()
         policy = model.policy if isinstance(model, BaseAlgorithm) else model
         policy.set_training_mode(False)
-        if policy.device.type != "cpu":  # where the export is checked; the user's own stays where it is
+        if policy.device.type != "cpu":  # where the export is checked; the user's policy stays on its device
             policy = copy.deepcopy(policy).to("cpu")
         self.policy_name = type(policy).__name__
         self.normalization = read_vecnormalize(vecnormalize, policy.observation_space)
@@ -105,21 +105,21 @@ class DeterministicPolicy(nn.Module):
         self._vecnormalize = vecnormalize
 
     def predict(self, observation: Observation) -> np.ndarray:
-        """The reference: SB3's own way, for a batch of observations."""
+        """The reference: SB3's own computation for a batch of observations."""
         if self._vecnormalize is not None:
             observation = self._vecnormalize.normalize_obs(observation)
         return self._predict(observation, deterministic=True)[0]
 
     def forward(self, observation: th.Tensor | dict[str, th.Tensor]) -> tuple[th.Tensor, th.Tensor]:
         """
-        :param observation: A batch, as the environment gives it
+        :param observation: A batch, as from the environment
         :return: Actions, shape (B, *action_space.shape), and scores, shape (B, ...)
         """
         scores = self.network(self._prepare(observation))
         return self._decode(scores), scores
 
     def in_double_precision(self) -> Callable[[Observation], np.ndarray]:
-        """From observations to actions as ``predict``, by a network that hardly rounds."""
+        """From observations to actions as ``predict``, in double precision."""
         network = copy.deepcopy(self.network).double()
 
         def act(observation: Observation) -> np.ndarray:
@@ -165,7 +165,7 @@ def as_tensors(observation: Observation) -> th.Tensor | dict[str, th.Tensor]:
 
 
 def normalized(observation: th.Tensor, by: Normalization) -> th.Tensor:
-    """As VecNormalize does it, in double precision."""
+    """As VecNormalize, in double precision."""
     scaled = (observation.double() - th.as_tensor(by.mean)) / th.as_tensor(by.std)
     return scaled.clamp(-by.clip, by.clip).float()
 
@@ -174,7 +174,7 @@ def read_vecnormalize(vecnormalize: VecNormalize | None, space: spaces.Space) ->
     """
     :param vecnormalize: The statistics; None for none
     :param space: The policy's observation space
-    :return: What to do with each part of a Dict observation; the key is "" for observations that are no dict
+    :return: What to do with each part of a Dict observation; the key is "" unless observations are a dict
     """
     if vecnormalize is None or not vecnormalize.norm_obs:
         return {}
@@ -187,7 +187,7 @@ def read_vecnormalize(vecnormalize: VecNormalize | None, space: spaces.Space) ->
                 f"The VecNormalize statistics are for observations of shape {rms.mean.shape}{f' named {key!r}' * bool(key)}, "
                 f"but the policy observes {space}. Give the statistics that were saved with this model. Where a wrapper "
                 "around VecNormalize changes what the policy sees, train with VecNormalize as the outermost one, as in "
-                "VecNormalize(VecFrameStack(env, 4)), or export model.policy and normalise before you call it."
+                "VecNormalize(VecFrameStack(env, 4)), or export model.policy and normalise before calling it."
             )
         std = np.sqrt(rms.var + vecnormalize.epsilon)
         result[key] = Normalization(np.asarray(rms.mean, dtype=np.float64), std, float(vecnormalize.clip_obs))
@@ -195,7 +195,7 @@ def read_vecnormalize(vecnormalize: VecNormalize | None, space: spaces.Space) ->
 
 
 def _as_shown(space: spaces.Space, normalization: dict[str, Normalization]) -> spaces.Space:
-    """Of normalised images SB3's space has the bounds that they are clipped to; those of the environment's are not known."""
+    """For normalised images SB3's space has the bounds of clipping; those of the environment are unknown."""
     if isinstance(space, spaces.Dict):
         parts = {key: {"": normalization[key]} if key in normalization else {} for key in space.spaces}
         return spaces.Dict({key: _as_shown(part, parts[key]) for key, part in space.spaces.items()})
@@ -211,11 +211,11 @@ def find_network(policy: Any) -> nn.Sequential:
     :param policy: A policy of SB3 or sb3-contrib
     :return: From prepared observations (what ``preprocess_obs`` returns) to scores
     """
-    # Policies of sb3-contrib, which need not be installed, are told by their parts.
+    # Policies of sb3-contrib, which may not be installed, are recognised by their parts.
     if hasattr(policy, "lstm_actor"):
         raise ValueError(
-            f"{type(policy).__name__} is recurrent: its action depends on a state that an exported policy does not keep. "
-            "Only policies without memory can be exported; to give one a memory of its own, train it on stacked observations "
+            f"{type(policy).__name__} is recurrent: its action depends on a state, which an exported policy does not keep. "
+            "Only policies without memory can be exported; for a memory, train it on stacked observations "
             "(VecFrameStack)."
         )
     if hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net"):  # PPO, A2C, TRPO, MaskablePPO

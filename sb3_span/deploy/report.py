@@ -1,4 +1,4 @@
-"""What SPAN and the MLP of the same size need on a small device: bytes, instructions, time."""
+"""The needs of SPAN and the MLP of the same size on a small device: bytes, instructions, time."""
 
 import csv
 import io
@@ -35,8 +35,8 @@ def write_device_report(output: Path, hyperparams: Path) -> None:
     Measure both networks for four environments, with weights as floats and in bytes, print the table and write ``deploy.csv``
     and ``deploy.md``.
 
-    Agents are as they are before training, but for the scales of the kernel basis, which are brought to where training brings
-    them: sizes and instructions do not depend on the other weights.
+    Agents are untrained, but the scales of the kernel basis have typical values after training: sizes and instructions do not
+    depend on the other weights.
 
     :param output: Folder for the two files
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
@@ -84,7 +84,7 @@ def measure(env_id: str, network: str, hyperparams: Path, int8: bool = False) ->
         verification = verify(policy, compiled, observations, f"{network} for {env_id}", math.inf)
     device = run_on_device(policy, files, recorded)
     if (device.actions != here.actions).any():
-        raise ValueError(f"{network} for {env_id} acts differently on the device and here. Please report it.")
+        raise ValueError(f"{network} for {env_id} acts differently on the device and on this machine. Please report it.")
     assert agent.env is not None
     agent.env.close()
     return {
@@ -99,7 +99,7 @@ def measure(env_id: str, network: str, hyperparams: Path, int8: bool = False) ->
 
 
 def _cells(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """The table's rows: each environment's two networks, then what SPAN needs relative to the MLP."""
+    """The table's rows: each environment's two networks, then SPAN's needs relative to the MLP's."""
     cells = []
     for span, mlp in zip(rows[::2], rows[1::2], strict=True):
         for row in (span, mlp):

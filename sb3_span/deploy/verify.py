@@ -51,7 +51,7 @@ def verify(
     :param policy: The policy as it was exported
     :param act: The export: a batch of observations to their actions
     :param observations: From ``make_observations``
-    :param what: How to call the export in the error, if it differs
+    :param what: The export's name in the error, if it differs
     :param tolerance: How large ``Verification.largest`` may be
     """
     batches, recorded = observations
@@ -64,12 +64,12 @@ def verify(
         largest, differing = float(np.maximum(largest, difference)), differing + count
     verification = Verification(sum(map(_length, batches)), recorded, differing, largest, discrete)
     if not largest <= tolerance:  # nor is a NaN
-        # Where single precision is not enough for predict itself, an export, which adds up in another order, is not closer.
+        # If single precision is not enough for predict itself, an export, which sums in another order, cannot be closer.
         tolerance = max(tolerance, ROUNDINGS * _rounding(policy, batches, compare))
     if not largest <= tolerance:
         raise ValueError(
             f"{what} does not act as predict does, so nothing was written. {verification}; {tolerance:.1g} is allowed. Very "
-            "large weights or observations that are not normalised lose single precision; please report it otherwise."
+            "large weights or observations that are not normalised exceed single precision; otherwise please report it."
         )
     return verification
 
@@ -90,7 +90,7 @@ def _compare_continuous(
     space = policy.action_space
     assert isinstance(space, spaces.Box)
     width = space.high.astype(np.float64) - space.low
-    # An action without bounds, or between two that are the same, is measured by itself.
+    # Without bounds, or with equal ones, the difference is relative to the action itself.
     scale = np.where((width > 0) & (width < LARGE), width, np.maximum(1.0, np.abs(expected)))
     return float((np.abs(actual.reshape(expected.shape).astype(np.float64) - expected) / scale).max()), 0
 

@@ -1,5 +1,5 @@
 """
-Why an agent does not learn: what its critic expects beside what comes, what an update disturbs, what its networks use.
+Why an agent does not learn: its critic's expectations and the returns, what an update disturbs, what its networks use.
 
 Needs the extra ``zoo``, for matplotlib and rich.
 """

@@ -18,10 +18,10 @@ NOT_ON_SCREEN = ("/grad/", "/step/")
 
 class DiagnosticsCallback(BaseCallback):
     """
-    Log, every so many steps, what goes on inside of an agent: under ``diagnose/``, wherever SB3's logger writes to.
+    Log what happens inside an agent every ``every`` steps, under ``diagnose/``, wherever SB3's logger writes to.
 
-    Training goes on as without it: it plays and updates copies of the agent, in an environment of its own, and gives the
-    random numbers back as they were. Between the diagnoses it does nothing.
+    Training is the same with and without it: it plays and updates copies of the agent, in its own environment, and restores
+    the random numbers. Between the diagnoses it does nothing.
 
     :param every: Steps between diagnoses. Agents that learn from rollouts (PPO, A2C) are diagnosed at the end of one
     :param env: The environment to play in: an id, a specification, or an environment that is not normalised; None for the
@@ -53,7 +53,7 @@ class DiagnosticsCallback(BaseCallback):
         self._next = 0
 
     def _on_training_start(self) -> None:
-        find_networks(self.model.policy)  # which refuses policies that it does not know, now rather than hours later
+        find_networks(self.model.policy)  # refuses unknown policies now rather than hours later
         if self._own is None:
             self._own = make_own_env(self.model, self._env, self.n_episodes, self.seed)
         self._next = self.every * (self.num_timesteps // self.every + 1)
@@ -74,7 +74,7 @@ class DiagnosticsCallback(BaseCallback):
             if seen.latents:  # each dimension, as a histogram
                 only_tensorboard: Any = ("stdout", "log", "csv", "json")
                 self.logger.record(f"diagnose/{role}/z_ranges", diagnosis.ranges(role), exclude=only_tensorboard)
-        # At once, as SB3's EvalCallback does: the next time that the agent logs, it is elsewhere.
+        # At once, as SB3's EvalCallback does: when the agent logs next, it is at a later step.
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
         self.logger.dump(self.num_timesteps)
 

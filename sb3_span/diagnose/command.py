@@ -23,16 +23,17 @@ from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.inspection.environments import make_envs
 from sb3_span.policies.optimizers import optimizers_of
 from sb3_span.saved import env_name, env_needed, find_agent, find_vecnormalize, load_agent, load_statistics
+from sb3_span.saved.normalization import describe
 
-STEPS = 2048  # that a saved agent, which comes without its replay buffer, collects
+STEPS = 2048  # steps that a saved agent collects, since it comes without its replay buffer
 SEED = 2000  # no agent was trained with it
 
-# Of the rows: what is measured, and in plain words.
+# For each measure, what it is in plain words.
 MEANINGS = {
     "value": "what the critic expects (Q, or V for PPO), discounted",
-    "return": "what then came, discounted; for SAC with the entropy bonus",
+    "return": "the actual return, discounted; for SAC with the entropy bonus",
     "value_minus_return": "the critic's bias",
-    "unseen_tail": "largest weight of what a time limit hid",
+    "unseen_tail": "largest weight of the rewards behind a time limit",
     "episode_score": "undiscounted return of these episodes",
     "ent_coef": "entropy coefficient",
     "policy_std": "standard deviation of the actions, mean",
@@ -54,10 +55,10 @@ def diagnose_agent(
     Print a saved agent's diagnosis.
 
     :param name: A model's file, or the folder of a run
-    :param env_id: Its environment; None where the folder or the file's name tells
+    :param env_id: Its environment; None to find it by the folder or the file's name
     :param n_episodes: Episodes to play
     :param output: A picture, PNG or PDF or SVG; None for none
-    :param vecnormalize: VecNormalize's file, or the word "none"; None takes the one that lies in the folder of the run
+    :param vecnormalize: VecNormalize's file, or the word "none"; None looks for it next to the model
     """
     if n_episodes < 1:
         raise ValueError(f"--episodes is {n_episodes}; it must be at least 1. Try 5.")
@@ -81,17 +82,18 @@ def diagnose_agent(
         print("The file has no optimizer states: the update is a first one, whose steps are larger than those in training.")
     if output is not None:
         save_figure(draw(title, diagnosis), output)
+    print(f"Measured on {env_name(env)}, {describe(path, normalization)}")
 
 
 def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None = None, n_steps: int = STEPS) -> Any:
     """
-    Transitions for an agent that was loaded, which has none: the exploring policy collects them, as in training.
+    Collect transitions for a loaded agent, which has none, with the exploring policy, as in training.
 
     :param model: The agent
     :param env: Its environment
     :param vecnormalize: VecNormalize's file, if it was trained with one
-    :param n_steps: How many transitions; PPO and similar algorithms take one rollout
-    :return: The agent, with transitions in its buffer. Its learning rate is the one that training began with: a schedule may
+    :param n_steps: How many transitions; for PPO and similar algorithms one rollout
+    :return: The agent, with transitions in its buffer. Its learning rate is that of the start of training: a schedule may
         have ended at 0
     """
     envs = make_envs(model, env, model.n_envs, SEED, None)
@@ -156,7 +158,7 @@ def _show(value: float) -> str:
 def save_figure(figure: Figure, output: Path) -> None:
     """
     :param figure: The picture
-    :param output: Its file, whose ending says which kind
+    :param output: Its file, whose ending is the format
     """
     try:
         with written_whole(output) as temporary:

@@ -15,18 +15,18 @@ from sb3_span.diagnose.transitions import Transitions, batch_size_of, draw
 from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.updates import Step, decisions, expected, interference, steps
 
-STATES = 1024  # that the features and latent dimensions are looked at in
-UPDATES = 4  # that interference is measured with, each on a fresh copy: batches as the agent's own
-SINGLES = 8  # and batches of one transition
+STATES = 1024  # states in which features and latent dimensions are measured
+UPDATES = 4  # batches that interference is measured with, each on a fresh copy: of the agent's own size
+SINGLES = 8  # and of one transition
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """
-    :param comparison: What the critic expected beside what came
-    :param interference: How much a batch moves what is not in it, relative to what is
-    :param interference_single: The same for batches of one transition, which tell how local a network is
-    :param seen: By role, what the head reads and where the inputs land in (0, 1)
+    :param comparison: What the critic expected, and the actual returns
+    :param interference: How far an update moves values outside its batch, relative to inside
+    :param interference_single: The same for batches of one transition: how local a network is
+    :param seen: By role, what the head reads and where the inputs are in (0, 1)
     :param steps: By role and part, what one update does
     :param extras: The entropy coefficient, and how widely the policy acts, where the algorithm has them
     """
@@ -40,7 +40,7 @@ class Diagnosis:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """All in one dict, the most telling first; those of single parts are called ``role/grad/part``, ``role/step/part``."""
+        """All numbers in one dict, the most important first; single parts have ``role/grad/part``, ``role/step/part``."""
         compared = self.comparison
         found = {
             "value": float(compared.values.mean()),
@@ -75,12 +75,12 @@ class Diagnosis:
 
 def diagnose(model: BaseAlgorithm, env: VecEnv, n_episodes: int = 5, seed: int = 0) -> Diagnosis:
     """
-    Measure an agent that has collected transitions. The agent stays as it is, and so do all random numbers.
+    Measure an agent that has collected transitions. Neither the agent nor any random numbers change.
 
     :param model: The agent
-    :param env: An environment of its own, not normalised
+    :param env: An environment for the diagnosis alone, not normalised
     :param n_episodes: How many episodes to play, at least
-    :param seed: Seed of what is random in here
+    :param seed: Seed of all random numbers used here
     """
     with own_randomness(seed):
         twin = copy_agent(model)
@@ -120,7 +120,7 @@ def _extras(model: Any, states: Transitions) -> dict[str, float]:
     elif hasattr(policy, "actor") and hasattr(policy.actor, "action_log_prob"):
         mean, log_std, kwargs = policy.actor.get_action_dist_params(states.observations)
         distribution = policy.actor.action_dist.proba_distribution(mean, log_std, **kwargs)
-    else:  # it does not draw its actions
+    else:  # its actions are not drawn
         return found
     if isinstance(distribution.distribution, th.distributions.Normal):
         found["policy_std"] = float(distribution.distribution.stddev.mean())

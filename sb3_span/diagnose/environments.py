@@ -1,4 +1,4 @@
-"""An environment of its own for the diagnosis."""
+"""A separate environment for the diagnosis."""
 
 import dataclasses
 from typing import Any
@@ -17,7 +17,7 @@ ADVICE = "Give the callback one: DiagnosticsCallback(env=...), an id or an envir
 def make_own_env(model: BaseAlgorithm, env: EnvSpec | str | gym.Env | VecEnv | None, n_envs: int, seed: int) -> VecEnv:
     """
     :param model: The agent
-    :param env: An environment, or what to make it of; None for the same as in training
+    :param env: An environment, its id or its specification; None for the same as in training
     :param n_envs: How many to make
     :return: Not normalised, and not that of training
     """
@@ -29,7 +29,7 @@ def make_own_env(model: BaseAlgorithm, env: EnvSpec | str | gym.Env | VecEnv | N
     else:
         own, name = BaseAlgorithm._wrap_env(env, verbose=0), "env"
         if model.env is not None and {*map(id, _inner(own))} & {*map(id, _inner(model.env))}:
-            raise ValueError("env is the environment of training, whose episodes would be broken off. Make a second one.")
+            raise ValueError("env is the environment of training, whose episodes would be cut short. Make a second one.")
     while isinstance(own, VecNormalize):  # the statistics are those of training
         own = own.venv
     own = BaseAlgorithm._wrap_env(own, verbose=0)  # images with their channels first, as for training
@@ -45,8 +45,8 @@ def _inner(env: VecEnv) -> list[Any]:
 def _training_spec(model: BaseAlgorithm) -> EnvSpec:
     spec = model.env.get_attr("spec")[0] if model.env is not None else None
     if not isinstance(spec, EnvSpec):
-        raise ValueError(f"The environment of training is not a registered one, so no second one can be made of it. {ADVICE}")
-    # SB3's Monitor only counts; any other wrapper that does not say how it was made cannot be made again.
+        raise ValueError(f"The environment of training is not registered, so a second one cannot be made. {ADVICE}")
+    # SB3's Monitor only counts; other wrappers that do not record their arguments cannot be made again.
     wrappers = [wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor"]
     unknown = [wrapper.name for wrapper in wrappers if wrapper.kwargs is None]
     if unknown:

@@ -1,4 +1,4 @@
-"""What a network makes of the states it sees: where they land in (0, 1), and what its head reads."""
+"""How a network represents states: where they are in (0, 1), and what its head reads."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ from torch import nn
 from sb3_span.diagnose.parts import Network
 from sb3_span.inspection.networks import DEAD
 
-# The middle 90 % of the states tell how much of (0, 1) a latent dimension uses. Beyond these bounds the sigmoid is flat: its
-# slope is below a twelfth of the largest.
+# How much of (0, 1) a latent dimension uses is measured on the middle 90 % of the states. Beyond these bounds the sigmoid is
+# flat: its slope is below a twelfth of the largest.
 QUANTILES = (0.05, 0.95)
 FLAT = (0.02, 0.98)
 
@@ -20,10 +20,10 @@ FLAT = (0.02, 0.98)
 @dataclass
 class Seen:
     """
-    What went through a network, once for each critic of several.
+    What a network computed, once for each critic if there are several.
 
     :param features: What the head read, each of shape (B, M)
-    :param latents: Where a SPAN network's inputs landed, each of shape (B, D); nothing for an MLP
+    :param latents: Where a SPAN network's inputs are in (0, 1), each of shape (B, D); empty for an MLP
     """
 
     features: list[th.Tensor] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Seen:
 @th.no_grad()
 def see(network: Network, run: Callable[[], Any]) -> Seen:
     """
-    :param network: The network to watch
+    :param network: The network to observe
     :param run: A call that evaluates it, once
     """
     seen = Seen()
@@ -70,8 +70,8 @@ def effective_rank(features: th.Tensor) -> float:
     """
     How many different features there are: the exponential of the entropy of the singular values (Roy and Vetterli, 2007).
 
-    Each feature is centred and divided by its standard deviation first, since a head scales it as it likes: n features that
-    have nothing to do with one another give n, n that are one and the same give 1, constant ones do not count.
+    Each feature is centred and divided by its standard deviation first, since a head can scale it at will: n features that
+    are independent give n, n identical ones give 1, constant ones do not count.
 
     :param features: Shape (B, M)
     :return: 0 to M
@@ -91,7 +91,7 @@ def effective_rank(features: th.Tensor) -> float:
 def dead_features(features: th.Tensor) -> int:
     """
     :param features: Shape (B, M)
-    :return: How many are constant over the states, next to the one that varies most
+    :return: How many are constant over the states, relative to the one that varies most
     """
     spread = features.double().std(dim=0, correction=0)
     return int((spread <= DEAD * spread.max()).sum())
@@ -100,7 +100,7 @@ def dead_features(features: th.Tensor) -> int:
 def latent_ranges(z: th.Tensor) -> th.Tensor:
     """
     :param z: Shape (B, D)
-    :return: How much of (0, 1) the middle 90 % of the states take in each dimension, shape (D,)
+    :return: How much of (0, 1) the middle 90 % of the states span in each dimension, shape (D,)
     """
     low, high = th.quantile(z, th.tensor(QUANTILES, dtype=z.dtype), dim=0)
     return high - low
@@ -109,6 +109,6 @@ def latent_ranges(z: th.Tensor) -> th.Tensor:
 def saturation(z: th.Tensor) -> float:
     """
     :param z: Shape (B, D)
-    :return: Share of the numbers that lie where the sigmoid is flat
+    :return: Share of the numbers where the sigmoid is flat
     """
     return float(((z < FLAT[0]) | (z > FLAT[1])).double().mean())

@@ -15,7 +15,7 @@ ROLE_COLORS = {"critic": COLORS[0], "actor": COLORS[1]}
 
 def draw(title: str, diagnosis: Diagnosis) -> Figure:
     """
-    :param title: Above all
+    :param title: The picture's title
     :param diagnosis: What to draw
     """
     figure = Figure(figsize=(13, 7.6), layout="constrained")
@@ -37,14 +37,14 @@ def _draw_returns(ax: Axes, diagnosis: Diagnosis) -> None:
     ax.scatter(compared.returns, compared.values, s=6, alpha=0.35, linewidths=0, color=ROLE_COLORS["critic"], rasterized=True)
     ends = [min(compared.returns.min(), compared.values.min()), max(compared.returns.max(), compared.values.max())]
     ax.plot(ends, ends, color="0.4", linewidth=1.2, linestyle="--")
-    ax.text(ends[1], ends[1], "as it came ", ha="right", va="bottom", color="0.4", fontsize=9)
-    ax.set(xlabel="discounted return that came", ylabel="what the critic expected")
+    ax.text(ends[1], ends[1], "as expected ", ha="right", va="bottom", color="0.4", fontsize=9)
+    ax.set(xlabel="discounted return", ylabel="what the critic expected")
     numbers = diagnosis.numbers
-    ax.set_title(f"Critic and return: {in_words(numbers['value'])} expected, {in_words(numbers['return'])} came")
+    ax.set_title(f"Critic and return: {in_words(numbers['value'])} expected, {in_words(numbers['return'])} received")
 
 
 def _draw_latents(ax: Axes, diagnosis: Diagnosis) -> None:
-    ax.set_title("Where the states land in (0, 1): the middle 90 %")
+    ax.set_title("Where the states are in (0, 1): the middle 90 %")
     with_latents = {role: seen.latents for role, seen in diagnosis.seen.items() if seen.latents}
     if not with_latents:
         ax.text(0.5, 0.5, "an MLP has no latent dimensions", ha="center", va="center", color="0.4")
@@ -86,7 +86,7 @@ def _draw_ranks(ax: Axes, diagnosis: Diagnosis) -> None:
 def _draw_steps(ax: Axes, diagnosis: Diagnosis) -> None:
     rows: list[tuple[str, float, str]] = []
     for role, parts in diagnosis.steps.items():
-        # Q-values and actions have no unit in common: of each role, relative to the largest.
+        # Q-values and actions have different units: each role is relative to its largest.
         largest = max((step.change for step in parts.values()), default=0.0) or 1.0
         rows += [(f"{role}: {part}", step.change / largest, role) for part, step in parts.items()]
     for i, (_, share, role) in enumerate(rows):

@@ -12,14 +12,14 @@ from torch import nn
 from sb3_span.nn import SPAN
 from sb3_span.policies.networks import SPANExtractor
 
-# What policies of SB3 call what they know a critic by.
+# Attributes by which SB3's policies are known to have a critic.
 CRITICS = ("value_net", "q_net", "quantile_net", "critic")
 
 
 @dataclass(frozen=True)
 class Piece:
     """
-    A parameter, or the share of it that one network of a stack has.
+    A parameter, or the part of it that belongs to one network of a stack.
 
     :param parameter: The parameter
     :param index: Place in the stack; None for all of it
@@ -31,7 +31,7 @@ class Piece:
     def of(self, tensor: th.Tensor) -> th.Tensor:
         """
         :param tensor: The parameter's data or its gradient
-        :return: The share of it, in the same memory
+        :return: That part of it, in the same memory
         """
         return tensor.detach() if self.index is None else tensor.detach()[self.index]
 
@@ -43,9 +43,9 @@ class Network:
 
     :param role: ``actor`` or ``critic``
     :param bodies: A SPAN network or stack, or layers; several for MLPs that are several critics
-    :param heads: Layers of SB3's that read what the bodies give; none where the bodies have heads of their own
-    :param index: Place in a stack that actor and critic share; None where they do not
-    :param others: Parameters besides: those of features extractors, a standard deviation
+    :param heads: SB3's layers that read the bodies' outputs; none where the bodies have their own heads
+    :param index: Place in a stack that actor and critic share; None without one
+    :param others: Other parameters: those of features extractors, a standard deviation
     """
 
     role: str
@@ -100,7 +100,7 @@ def find_networks(policy: BasePolicy) -> dict[str, Network]:
     :param policy: A policy of SB3, with MLPs or with SPAN
     :return: ``critic``, and ``actor`` where there is one
     """
-    parts: Any = policy  # one of many classes
+    parts: Any = policy  # of many possible classes
     has_critic = any(hasattr(parts, name) for name in CRITICS)
     needs_more = hasattr(parts, "lstm_actor") or "action_masks" in inspect.signature(parts.forward).parameters
     if not has_critic or needs_more:

@@ -1,4 +1,4 @@
-"""What the critic expects, beside what then comes."""
+"""What the critic expects, and the returns that follow."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +10,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from sb3_span.inspection.slices import q_values
 
-# Of an episode that a time limit cuts, the states count after which the part that nobody saw weighs no more than this: the
-# discount to the power of the steps that were left. In episodes too short for that the first tenth counts.
+# Where a time limit cuts an episode, only states count for which the unseen rest weighs no more than this: the discount to the
+# power of the steps that were left. In episodes too short for that the first tenth counts.
 TAIL = 0.05
 FIRST = 0.1
 
@@ -19,8 +19,8 @@ FIRST = 0.1
 def estimates(policy: Any, observations: Any, actions: th.Tensor) -> th.Tensor:
     """
     :param policy: A policy with a critic
-    :param observations: As its networks take them, B of them
-    :param actions: As the replay buffer has them, B of them; a critic of states alone does not look at them
+    :param observations: As its networks expect them, B of them
+    :param actions: As the replay buffer has them, B of them; a critic of states alone ignores them
     :return: What the critic expects, shape (B,)
     """
     if hasattr(policy, "predict_values"):
@@ -29,7 +29,7 @@ def estimates(policy: Any, observations: Any, actions: th.Tensor) -> th.Tensor:
 
 
 def ent_coef_of(model: Any) -> float | None:
-    """SAC's and TQC's entropy coefficient as it is now; None for other algorithms."""
+    """SAC's and TQC's present entropy coefficient; None for other algorithms."""
     if getattr(model, "log_ent_coef", None) is not None:
         return float(model.log_ent_coef.detach().exp())
     tensor = getattr(model, "ent_coef_tensor", None)
@@ -42,10 +42,10 @@ class Episode:
     One episode, step by step.
 
     :param values: What the critic expected
-    :param rewards: As the agent gets them in training, which may be normalised
+    :param rewards: As in training, perhaps normalised
     :param bonuses: The entropy bonus for the action of each step
     :param score: The sum of the environment's own rewards
-    :param is_cut: Whether the task would have gone on
+    :param is_cut: Whether a time limit ended it
     """
 
     values: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Episode:
         return found
 
     def counted(self, gamma: float) -> int:
-        """How many steps count, from the first on: those whose return was seen but for a small rest."""
+        """How many steps count, from the first on: those whose return is known but for a small rest."""
         length = len(self.rewards)
         if not self.is_cut:
             return length
@@ -79,11 +79,11 @@ class Episode:
 @dataclass(frozen=True)
 class Comparison:
     """
-    What the critic expected at each step of some episodes, and what then came.
+    What the critic expected at each step of some episodes, and the returns that followed.
 
     :param values: Shape (n,)
     :param returns: Discounted, with the entropy bonus where the algorithm has one; shape (n,)
-    :param tail: The largest weight, among these steps, of what a time limit hid
+    :param tail: The largest weight, among these steps, of the rewards behind a time limit
     :param score: Mean over the episodes of the environment's own undiscounted return
     """
 
@@ -96,15 +96,15 @@ class Comparison:
 def compare(model: Any, env: VecEnv, n_episodes: int, seed: int, normalizer: VecNormalize | None) -> Comparison:
     """
     Play whole episodes with the policy whose value the critic learns: that of SAC, TQC and PPO explores, that of TD3, DDPG and
-    DQN takes the best action.
+    DQN chooses the best action.
 
     :param model: A copy of the agent
-    :param env: An environment of its own, not normalised
+    :param env: An environment for the diagnosis alone, not normalised
     :param n_episodes: How many episodes, at least
     :param seed: Seed of the environments: the same first states each time
-    :param normalizer: What normalises observations and rewards in training, if there is one; it is only read
+    :param normalizer: The VecNormalize of training, if there is one; it is only read
     """
-    # A buffer can be told that a time limit is an end like any other; then nothing is missing after it.
+    # A buffer can treat a time limit as an end like any other; then nothing is missing after it.
     cuts = getattr(getattr(model, "replay_buffer", None), "handle_timeout_termination", True)
     env.seed(seed)
     episodes: list[Episode] = []
@@ -123,7 +123,7 @@ def compare(model: Any, env: VecEnv, n_episodes: int, seed: int, normalizer: Vec
 
 @th.no_grad()
 def _play(model: Any, env: VecEnv, normalizer: VecNormalize | None, cuts: bool) -> list[Episode]:
-    """One episode in each environment, so that short ones are not preferred."""
+    """One episode in each environment, so that short ones do not weigh more."""
     policy, ent_coef = model.policy, ent_coef_of(model) or 0.0
     policy.set_training_mode(False)
     if getattr(model, "use_sde", False):
@@ -159,7 +159,7 @@ def _choose(policy: Any, observations: Any) -> tuple[th.Tensor, th.Tensor | None
 
 
 def _for_env(policy: Any, actions: np.ndarray) -> np.ndarray:
-    """Actions as the environment takes them, shape (n_envs, ...): what ``predict`` does with them."""
+    """Actions as the environment expects them, shape (n_envs, ...), as ``predict`` makes them."""
     space = policy.action_space
     actions = actions.reshape(-1, *space.shape)
     if not isinstance(space, spaces.Box):

@@ -1,4 +1,4 @@
-"""Runs beside one another: what the critic expects and what comes, over the steps."""
+"""Several runs in one picture: what the critics expect and the returns, over the steps."""
 
 import csv
 import math
@@ -14,7 +14,7 @@ from sb3_span.diagnose.command import save_figure
 from sb3_span.inspection.figure import COLORS
 
 STEP, VALUE, RETURN, ENT_COEF = "time/total_timesteps", "diagnose/value", "diagnose/return", "diagnose/ent_coef"
-LINEAR = 100.0  # below, the axis of values is linear, beyond it logarithmic to both sides
+LINEAR = 100.0  # the axis of values is linear below this magnitude, logarithmic beyond it
 
 
 def read_run(path: Path) -> dict[str, np.ndarray]:
@@ -36,8 +36,8 @@ def read_run(path: Path) -> dict[str, np.ndarray]:
 def draw_runs(runs: Sequence[tuple[str, Path]], title: str) -> Figure:
     """
     :param runs: Labels and files; runs of one label, such as seeds, have one colour
-    :param title: Above all
-    :return: Above, what the critics expect (solid) beside what came (dashed); below, the entropy coefficient
+    :param title: The picture's title
+    :return: Above, what the critics expect (solid) and the returns (dashed); below, the entropy coefficient
     """
     read = [(label, read_run(path)) for label, path in runs]
     labels = list(dict.fromkeys(label for label, _ in read))
@@ -70,7 +70,7 @@ def _finish_values(ax: Axes, labels: list[str], read: list[tuple[str, dict[str, 
     largest = max(float(np.nanmax(np.abs(run[name]))) for _, run in read for name in (VALUE, RETURN))
     if math.isfinite(largest) and largest > 10 * LINEAR:
         ax.set_yscale("symlog", linthresh=LINEAR)
-        # Whole powers of ten: between them there is no room for numbers.
+        # Whole powers of ten: there is no room for numbers between them.
         powers = [LINEAR * 10**power for power in range(int(math.log10(largest / LINEAR)) + 1)]
         below = min(float(np.nanmin(run[name])) for _, run in read for name in (VALUE, RETURN))
         ax.set_yticks([*(-power for power in reversed(powers) if -power >= below), 0, *powers])
@@ -80,7 +80,7 @@ def _finish_values(ax: Axes, labels: list[str], read: list[tuple[str, dict[str, 
     colors = [COLORS[i % len(COLORS)] for i in range(len(labels))]
     handles = [*(ax.plot([], [], color=color, linewidth=6)[0] for color in colors)]
     handles += [ax.plot([], [], color="0.3", linewidth=2.2)[0], ax.plot([], [], color="0.3", linestyle=(0, (3, 2)))[0]]
-    names = [*labels, "what the critics expect", "the return that came"]
+    names = [*labels, "what the critics expect", "the actual return"]
     ax.legend(handles, names, frameon=False, fontsize=10, loc="best", ncols=2)
 
 
@@ -88,7 +88,7 @@ def compare_runs(runs: Sequence[str], output: Path | None, title: str | None = N
     """
     :param runs: Each ``label=file``, the file a ``progress.csv`` or its folder
     :param output: The picture, PNG or PDF or SVG
-    :param title: Above all; None for a plain one
+    :param title: The picture's title; None for the default
     """
     pairs = []
     for run in runs:
@@ -96,5 +96,5 @@ def compare_runs(runs: Sequence[str], output: Path | None, title: str | None = N
         if not (label and sign and path):
             raise ValueError(f"--runs has {run!r}; write label=file, for instance 'plain modes=logs/plain/progress.csv'.")
         pairs.append((label, Path(path)))
-    figure = draw_runs(pairs, title or "What the critics expect, and what comes")
+    figure = draw_runs(pairs, title or "What the critics expect, and the returns")
     save_figure(figure, output or Path("runs.png"))

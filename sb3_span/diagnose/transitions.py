@@ -1,4 +1,4 @@
-"""Transitions that an agent has collected, drawn from whatever buffer it has."""
+"""Transitions that an agent has collected, drawn from its buffer of whatever kind."""
 
 import copy
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 @dataclass(frozen=True)
 class Transitions:
     """
-    :param samples: What SB3's buffers give: a tuple of tensors, or dicts of tensors, of B rows
+    :param samples: What SB3's buffers return: a tuple of tensors, or dicts of tensors, of B rows
     """
 
     samples: Any
@@ -45,7 +45,7 @@ class Transitions:
     def split(self, batch_size: int) -> tuple["Transitions", "Transitions"]:
         """
         :param batch_size: Number of rows of the first part
-        :return: A batch, and those others whose states and actions it does not have
+        :return: A batch, and the other rows, without states and actions that are in the batch
         """
         keys = self.keys()
         known = set(keys[:batch_size])
@@ -63,8 +63,8 @@ def n_collected(model: BaseAlgorithm) -> int:
 
 def draw(model: BaseAlgorithm, n: int) -> Transitions:
     """
-    :param model: The agent, whose buffer stays as it is
-    :param n: How many; of a rollout there may be fewer
+    :param model: The agent, whose buffer does not change
+    :param n: How many; a rollout may have fewer
     """
     own: Any = model
     if isinstance(model, OnPolicyAlgorithm):
@@ -75,8 +75,8 @@ def draw(model: BaseAlgorithm, n: int) -> Transitions:
 
 def batch_size_of(model: BaseAlgorithm, n: int) -> int:
     """
-    :param n: Number of transitions that are to be split into a batch and others
-    :return: The agent's own batch size, or half of them where it would leave no others (A2C learns from whole rollouts)
+    :param n: Number of transitions to be split into a batch and others
+    :return: The agent's own batch size, or half of them if it would leave no others (A2C learns from whole rollouts)
     """
     own = getattr(model, "batch_size", None)
     return max(1, min(own or n, n // 2))

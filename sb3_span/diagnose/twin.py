@@ -1,4 +1,4 @@
-"""A copy of an agent, to be played and updated while the agent itself, and its random numbers, stay as they are."""
+"""A copy of an agent to play and update, while the agent itself and its random numbers do not change."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ from stable_baselines3.common.utils import set_random_seed
 def copy_agent(model: BaseAlgorithm) -> Any:
     """
     Copy what acting and updating change: networks, targets, optimizers, noise. Environments, buffers and schedules are the
-    agent's own; what the copy logs goes nowhere.
+    agent's; the copy's logs are discarded.
 
     :param model: Any agent of SB3
     :return: An agent of the same class
@@ -26,7 +26,7 @@ def copy_agent(model: BaseAlgorithm) -> Any:
     names |= {name for name in vars(model) if "batch_norm_stats" in name}  # lists of the networks' own tensors
     names |= {"action_space", "action_noise"} & vars(model).keys()  # both draw random numbers
     twin: Any = copy.copy(model)
-    # All at once, so that optimizers get the copied parameters.
+    # Together, so that optimizers get the copied parameters.
     vars(twin).update(copy.deepcopy({name: getattr(model, name) for name in names}, _without_graphs(model.policy)))
     if hasattr(twin, "_create_aliases"):
         twin._create_aliases()
@@ -38,7 +38,7 @@ def _without_graphs(policy: th.nn.Module) -> dict[int, Any]:
     """
     The last action or update may have left its graph in a policy's distribution, and tensors with a graph cannot be copied.
 
-    :return: For ``copy.deepcopy``: what to take for these, by identity
+    :return: For ``copy.deepcopy``: replacements for these, by identity
     """
     known: dict[int, Any] = {}
     for module in policy.modules():
@@ -54,7 +54,7 @@ def _without_graphs(policy: th.nn.Module) -> dict[int, Any]:
 @contextlib.contextmanager
 def own_randomness(seed: int) -> Iterator[None]:
     """
-    Inside, random numbers begin with a seed; outside, they go on as if nothing had happened.
+    Inside, random numbers begin with a seed; outside, they continue as if nothing had happened.
 
     :param seed: The seed
     """

@@ -14,7 +14,7 @@ from sb3_span.diagnose.transitions import Transitions
 from sb3_span.diagnose.twin import copy_agent
 from sb3_span.policies.optimizers import optimizers_of
 
-# What an optimizer remembers of the gradients of earlier batches: Adam's, SGD's, RMSprop's.
+# What Adam, SGD and RMSprop keep of earlier batches' gradients.
 MOMENTA = ("exp_avg", "momentum_buffer")
 
 
@@ -22,7 +22,7 @@ MOMENTA = ("exp_avg", "momentum_buffer")
 class Update:
     """
     :param twin: The copy of the agent, after the update
-    :param gradients: What the optimizers stepped with, clipped where they clip; by the copy's parameters
+    :param gradients: The gradients of the optimizers' steps, clipped where they clip; by the copy's parameters
     """
 
     twin: Any
@@ -30,7 +30,7 @@ class Update:
 
 
 class _OnlyBatch:
-    """In the place of a buffer: whatever is asked for, it gives one batch."""
+    """Replaces a buffer and always returns one batch."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -46,10 +46,10 @@ class _OnlyBatch:
 
 def update(model: BaseAlgorithm, batch: Transitions, with_momentum: bool = True) -> Update:
     """
-    :param model: The agent, which stays as it is
+    :param model: The agent, which does not change
     :param batch: What to learn from
-    :param with_momentum: Whether the step goes on in the direction of earlier batches, as in training. Without, it is the
-        share of the step that comes from this batch alone
+    :param with_momentum: Whether the step includes the momentum of earlier batches, as in training, or only the
+        share that comes from this batch
     """
     twin = copy_agent(model)
     gradients: dict[th.nn.Parameter, th.Tensor] = {}
@@ -65,10 +65,10 @@ def update(model: BaseAlgorithm, batch: Transitions, with_momentum: bool = True)
                 for name in MOMENTA:
                     if isinstance(state.get(name), th.Tensor):
                         state[name].zero_()
-    twin._n_updates = -1  # TD3 moves its actor in some of its updates only: in this one
+    twin._n_updates = -1  # TD3 updates its actor only in some updates: in this one
     if isinstance(model, OnPolicyAlgorithm):
         twin.rollout_buffer, twin.n_epochs = _OnlyBatch(batch.samples), 1
-        if len(batch) == 1:  # one advantage has no spread to be divided by; PPO knows, A2C and TRPO do not
+        if len(batch) == 1:  # one advantage has no spread to divide by; PPO handles it, A2C and TRPO do not
             twin.normalize_advantage = False
         twin.train()
     else:
@@ -86,10 +86,10 @@ def expected(model: Any, transitions: Transitions) -> th.Tensor:
 
 def interference(model: BaseAlgorithm, batches: list[tuple[Transitions, Transitions]]) -> float:
     """
-    How much a batch changes what the critic expects where the batch is not, relative to where it is: 0 for a table, 1 where
-    every state moves as far as those in the batch. The root mean square over all batches, momentum left out.
+    How far an update moves the critic's values outside its batch, relative to inside: 0 for a table, 1 if every state moves as
+    far as those in the batch. The root mean square over all batches, without momentum.
 
-    :param model: The agent, which stays as it is
+    :param model: The agent, which does not change
     :param batches: Each with transitions that are not in it
     """
     inside, outside = 0.0, 0.0
@@ -119,9 +119,9 @@ class Step:
 
 def steps(model: BaseAlgorithm, batch: Transitions) -> dict[str, dict[str, Step]]:
     """
-    :param model: The agent, which stays as it is
+    :param model: The agent, which does not change
     :param batch: What to learn from
-    :return: By role (``critic``, ``actor``) and part. The critic's outputs are what it expects, the actor's its best actions
+    :return: By role (``critic``, ``actor``) and part. The critic's outputs are its values, the actor's its best actions
         (between -1 and 1 for SAC and similar algorithms) or, for Discrete ones, their probabilities
     """
     made, before = update(model, batch), copy_agent(model)
@@ -152,7 +152,7 @@ def steps(model: BaseAlgorithm, batch: Transitions) -> dict[str, dict[str, Step]
 def decisions(policy: Any, observations: Any) -> th.Tensor:
     """
     :param policy: A policy with an actor
-    :param observations: As its networks take them, B of them
+    :param observations: As its networks expect them, B of them
     :return: The best action, or the probabilities of Discrete ones; shape (B, A)
     """
     distribution = policy.get_distribution(observations).distribution if hasattr(policy, "get_distribution") else None

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping
 
-# Beyond these a number is worth a sentence.
+# Beyond these a number is reported in a sentence.
 OFF = 0.5  # of the return
 HIDDEN = 0.2  # of the return from a state on, behind a time limit
-WIDE = 1.5  # outside of a batch, relative to inside
+WIDE = 1.5  # outside a batch, relative to inside
 UNUSED = 0.1  # of (0, 1)
 FLAT = 0.3  # of the latent numbers
 DEAD = 0.25  # of the features
@@ -17,7 +17,7 @@ QUIET = 0.01  # standard deviation of actions
 
 def verdicts(numbers: Mapping[str, float]) -> list[str]:
     """
-    :param numbers: Those of a diagnosis
+    :param numbers: A diagnosis's numbers
     :return: A sentence for each that is out of line
     """
     found = [*_bias(numbers), *_acting(numbers)]
@@ -25,8 +25,8 @@ def verdicts(numbers: Mapping[str, float]) -> list[str]:
         found.append(f"Not finite: {', '.join(broken)}. The networks have diverged, or an update changes nothing.")
     if numbers["interference"] > WIDE:
         found.append(
-            f"An update moves the critic's values {numbers['interference']:.2f} times as far outside of its batch as inside: "
-            "what it learns in one place, it unlearns in others."
+            f"An update moves the critic's values {numbers['interference']:.2f} times as far outside its batch as inside: "
+            "what it learns in one place, it forgets in others."
         )
     for role in ("critic", "actor"):
         if f"{role}/features" in numbers:
@@ -37,14 +37,14 @@ def verdicts(numbers: Mapping[str, float]) -> list[str]:
 def _bias(numbers: Mapping[str, float]) -> list[str]:
     found = []
     value, came = numbers["value"], numbers["return"]
-    # Twice the spread: from a few episodes a smaller difference is no news.
+    # Twice the spread: with a few episodes a smaller difference means nothing.
     if abs(value - came) > max(OFF * abs(came), 2 * numbers["return_spread"]):
         word = "over" if value > came else "under"
-        found.append(f"The critics believe in {in_words(value)} where {in_words(came)} came: {word}estimation.")
+        found.append(f"The critics expect {in_words(value)}, the actual return is {in_words(came)}: {word}estimation.")
     if numbers["unseen_tail"] > HIDDEN:
         found.append(
-            f"The time limit hides up to {100 * numbers['unseen_tail']:.0f} % of what would have come: "
-            "compare value and return with care."
+            f"The time limit hides up to {100 * numbers['unseen_tail']:.0f} % of the return: "
+            "compare value and return with caution."
         )
     return found
 
@@ -75,5 +75,5 @@ def _features(role: str, numbers: Mapping[str, float]) -> list[str]:
 
 
 def in_words(value: float) -> str:
-    """A number as one says it."""
+    """A number in words."""
     return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"

@@ -1,4 +1,4 @@
-"""The buildings: Sinergym's, with the paper's reward where the paper has one, under ids of ours."""
+"""The buildings: Sinergym's, with the paper's reward where there is one, under our own ids."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,9 @@ CLIMATES = ("mixed", "hot", "cool")
 @dataclass(frozen=True)
 class Building:
     """
-    :param name: Of the environments' ids: ``SPANDataCenter`` of ``SPANDataCenter-v0``
+    :param name: The part of the environments' ids: ``SPANDataCenter`` of ``SPANDataCenter-v0``
     :param sinergym_name: The same for Sinergym: ``datacenter_cw`` of ``Eplus-datacenter_cw-mixed-continuous-v1``
-    :param zones: Observed temperatures that are to stay within the comfort range
+    :param zones: Observed temperatures that should be within the comfort range
     :param winter: The comfort range in degrees Celsius
     :param summer: The same from June to September
     :param lambda_energy: Weight of a watt in the reward
@@ -44,7 +44,7 @@ class Building:
     def comfort(self, month: int) -> tuple[float, float]:
         """
         :param month: From 1 to 12
-        :return: The lowest and the highest temperature that are comfortable then
+        :return: The lowest and the highest comfortable temperature
         """
         return self.summer if 6 <= month <= 9 else self.winter
 
@@ -74,9 +74,9 @@ FIVE_ZONE = Building(
 @dataclass(frozen=True)
 class Site:
     """
-    A building in a climate: what an environment's id stands for.
+    A building in a climate: an environment.
 
-    :param stochastic: Whether every year has weather of its own, drawn around that of the file
+    :param stochastic: Whether every year has different weather, drawn around that of the file
     """
 
     building: Building

@@ -27,7 +27,7 @@ from sb3_span.study.records import run_folders
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """An EnergyPlus that is missing, of another version, or fails is for the command's user to read about."""
+    """Report an EnergyPlus that is missing, of another version, or fails, as the user's error."""
     try:
         yield
     except (DependencyNotInstalled, SimulationError) as error:
@@ -37,7 +37,7 @@ def plain_errors() -> Iterator[None]:
 @plain_errors()
 def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: dict[str, Any], **options: Any) -> bool:
     """
-    Train agents, then control a year with each of them, with the rule and with fixed set points, every step kept.
+    Train agents, then control a year with each of them, with the rule and with fixed set points, and record every step.
 
     :param folder: The study's folder; years go into the runs' folders, and into ``references``
     :param env_id: The building and its climate
@@ -48,7 +48,7 @@ def train_and_evaluate(folder: Path, env_id: str, evaluate_on: list[str], days: 
     """
     sites = [find_site(site).env_id for site in evaluate_on or [env_id]]
     for site in [env_id, *sites]:
-        BuildingEnv(site, **days)  # what is wrong with any of them is said before hours of training
+        BuildingEnv(site, **days)  # errors in any of them are reported before hours of training
     if not train(env_id, folder=folder, days=days, **options):
         return False
     references = [folder / REFERENCE_FOLDER / name for name in REFERENCES]
@@ -68,7 +68,7 @@ def evaluate(
     vecnormalize: Path | None = None,
 ) -> None:
     """
-    Control a year and keep every step of it.
+    Control a year and record every step.
 
     :param model: A model's file, a run's folder, or one of the references: ``rule``, ``fixed``
     :param evaluate_on: The buildings and climates to control; none for that of training
@@ -90,8 +90,8 @@ def evaluate(
         days = trained_days
     elif output is None and is_run and days != trained_days:
         raise ValueError(
-            "These are not the days that the agent was trained on, and in its folder they would get into the report beside "
-            "those of others. Name another folder with --output."
+            "These are not the days that the agent was trained on, and in its folder the report would mix them with others. "
+            "Name another folder with --output."
         )
     output = output or (path if model in REFERENCES or path.is_dir() else path.parent)
     console = Console()

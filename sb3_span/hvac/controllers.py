@@ -1,4 +1,4 @@
-"""Who sets the set points: a trained agent, a rule, or nobody, so that they stay where they are."""
+"""Controllers of the set points: a trained agent, a rule, or fixed values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,15 +20,15 @@ def fixed(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
 
 
 def rule(observation: np.ndarray, env: BuildingEnv) -> np.ndarray:
-    """What an operator might write down: see :func:`data_center_rule` and :func:`office_rule`."""
+    """A rule as an operator might write it, see :func:`data_center_rule` and :func:`office_rule`."""
     rules = {DATA_CENTER: data_center_rule, FIVE_ZONE: office_rule}
     return env.to_action(rules[env.site.building](env.readings))
 
 
 def data_center_rule(readings: dict[str, float]) -> tuple[float, float]:
     """
-    Cool air from outdoors is free, so that halls in the middle of the range cost nothing then. When the chiller has to work
-    they are as warm as they may be, with a margin that grows when it is used up. The water is as warm as the weather allows.
+    Cool air from outdoors is free, so the halls are then in the middle of the range. When the chiller has to work they are as
+    warm as allowed, with a margin that grows when it is used up. The water is as warm as the weather allows.
 
     :param readings: The last observation in units, by name
     :return: Set points of the zones and of the chilled water in degrees Celsius

@@ -1,7 +1,7 @@
 """
 Where EnergyPlus is, and whether it can simulate the buildings.
 
-A full installation that ``EPLUS_PATH`` names wins; otherwise it is the one that the extra ``hvac`` installs. That one lacks
+It is the full installation that ``EPLUS_PATH`` names, or otherwise the one that the extra ``hvac`` installs. That one lacks
 the IDD file, EnergyPlus's dictionary, with which Sinergym reads the weather's design days. ``eppy`` has those of older
 versions, in which design days look the same.
 """
@@ -27,7 +27,7 @@ DICTIONARY = ("Version", "Site:Location", "SizingPeriod:DesignDay", "RunPeriodCo
 @dataclass(frozen=True)
 class EnergyPlus:
     """
-    :param folder: What has the package ``pyenergyplus`` in it
+    :param folder: The folder with the package ``pyenergyplus``
     :param idd: EnergyPlus's dictionary
     :param version: Such as "25.1"
     """
@@ -61,7 +61,7 @@ class EnergyPlus:
         if not f"{self.version}.".startswith(f"{wanted}."):
             raise DependencyNotInstalled(
                 f"{building.name} is written for EnergyPlus {wanted}, and {self.folder} has version {self.version}: "
-                f"let EPLUS_PATH name an installation of {wanted}, or unset it and install {WHEEL} {wanted} ({INSTALL})."
+                f"set EPLUS_PATH to an installation of {wanted}, or unset it and install {WHEEL} {wanted} ({INSTALL})."
             )
 
 
@@ -80,13 +80,13 @@ def find_energyplus() -> EnergyPlus:
     spec = importlib.util.find_spec("pyenergyplus")
     if spec is None or spec.origin is None or not _has("eppy"):
         raise DependencyNotInstalled(
-            f"Simulated buildings need EnergyPlus, which is not installed: {INSTALL}, or let EPLUS_PATH name an installation."
+            f"Simulated buildings need EnergyPlus, which is not installed: {INSTALL}, or set EPLUS_PATH to an installation."
         )
     try:
         version = metadata.version(WHEEL)
     except metadata.PackageNotFoundError:
         raise DependencyNotInstalled(
-            f"{spec.origin} is not of the package {WHEEL}: {INSTALL}, or let EPLUS_PATH name its EnergyPlus installation."
+            f"{spec.origin} is not of the package {WHEEL}: {INSTALL}, or set EPLUS_PATH to its EnergyPlus installation."
         ) from None
     return EnergyPlus(Path(spec.origin).parents[1], _idd_of_eppy(), version)
 
@@ -95,7 +95,7 @@ def _installed_in(folder: Path) -> EnergyPlus:
     for needed in (IDD, "pyenergyplus"):
         if not (folder / needed).exists():
             raise ValueError(
-                f"EPLUS_PATH is {str(folder)!r}, which has no {needed}. Let it name the folder of a full EnergyPlus "
+                f"EPLUS_PATH is {str(folder)!r}, which has no {needed}. Set it to the folder of a full EnergyPlus "
                 "installation, or unset it to use the one that the extra 'hvac' installs."
             )
     with (folder / IDD).open(errors="replace") as file:

@@ -1,4 +1,4 @@
-"""A simulated building as a Gymnasium environment: observations and actions normalised, EnergyPlus out of sight."""
+"""A simulated building as a Gymnasium environment: observations and actions normalised, EnergyPlus hidden."""
 
 import csv
 import datetime
@@ -17,7 +17,7 @@ from sb3_span.hvac.energyplus import find_energyplus
 from sb3_span.hvac.simulation import STALLED_SECONDS, Simulation
 
 CALENDAR = 1991  # the year of the buildings' files; the weather is that of a typical year
-# Beyond this many standard deviations a reading says no more than that it is extreme.
+# Readings are clipped to this many standard deviations.
 CLIP = 10.0
 STATISTICS = files("sb3_span.hvac") / "data" / "observations.csv"
 
@@ -33,8 +33,8 @@ class BuildingEnv(gym.Env):
     :param env_id: One of our ids, such as ``SPANDataCenterHot-v0``, or Sinergym's
     :param first_day: The first day to simulate, as month and day: ``"07-01"``
     :param last_day: The last one
-    :param folder: Folder for the working files, where those of the last year stay; None for a temporary one, which is removed
-    :param stalled_seconds: How long EnergyPlus may take for a step before it counts as stalled
+    :param folder: Folder for the working files, which keeps those of the last year; None for a temporary one
+    :param stalled_seconds: How long a step of EnergyPlus may last before it counts as stalled
     """
 
     metadata = {"render_modes": []}
@@ -52,7 +52,7 @@ class BuildingEnv(gym.Env):
         if last < first:
             raise ValueError(f"last_day is {last_day!r}, which is before first_day, {first_day!r}.")
         self._energyplus = find_energyplus()
-        # Sinergym is there now. Importing it registers its environments.
+        # Sinergym is installed. Importing it registers its environments.
         import sinergym
 
         arguments = gym.registry[self.site.sinergym_id].kwargs
@@ -118,7 +118,7 @@ class BuildingEnv(gym.Env):
 
     def to_action(self, set_points: Any) -> np.ndarray:
         """
-        :param set_points: Set points in the building's units, shape (A,); those beyond the lowest or the highest are that
+        :param set_points: Set points in the building's units, shape (A,); clipped to the lowest and the highest
         :return: The action that sets them, shape (A,)
         """
         share = (np.asarray(set_points) - self._low) / (self._high - self._low)
@@ -133,7 +133,7 @@ def make_env(env_id: str = DEFAULT, **options: Any) -> gym.Env:
     """
     A simulated building: by default the paper's data centre in New York's weather.
 
-    It is ``gym.make("sb3_span.hvac:SPANDataCenter-v0")``, and accepts Sinergym's ids as well.
+    The same as ``gym.make("sb3_span.hvac:SPANDataCenter-v0")``; accepts Sinergym's ids too.
 
     :param env_id: The building and its climate, such as ``SPANDataCenterHot-v0`` or ``Eplus-datacenter_cw-hot-continuous-v1``
     :param options: See :class:`BuildingEnv`
@@ -142,7 +142,7 @@ def make_env(env_id: str = DEFAULT, **options: Any) -> gym.Env:
 
 
 def register() -> None:
-    """Make the environments known to Gymnasium, and so to the RL Zoo. That needs neither Sinergym nor EnergyPlus yet."""
+    """Register the environments with Gymnasium, and so for the RL Zoo. This needs neither Sinergym nor EnergyPlus."""
     for env_id in SITES:
         if env_id not in gym.registry:
             gym.register(env_id, entry_point="sb3_span.hvac.env:BuildingEnv", kwargs={"env_id": env_id})

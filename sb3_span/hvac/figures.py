@@ -34,7 +34,7 @@ def controller_name(controller: str) -> str:
 
 
 def _colors(controllers: list[str]) -> dict[str, str]:
-    """A colour for each controller: the rule has the first after SPAN's and the MLP's, fixed set points have grey."""
+    """A colour for each controller: the rule has the one after SPAN's and the MLP's, fixed set points are grey."""
     agents = [name for name in controllers if name not in REFERENCES]
     places = {**method_colors(["rule", *agents]), "fixed": len(PALETTE) - 1}
     return {name: PALETTE[place][0] for name, place in places.items()}
@@ -71,7 +71,7 @@ def returns(results: Results, folder: Path) -> Picture | None:
 
 
 def temperatures(years: Years, folder: Path) -> Picture:
-    """A panel for each controller: every zone's temperature over the year, that outdoors, and the comfort range."""
+    """A panel for each controller: every zone's and the outdoor temperature over the year, and the comfort range."""
     shown = [years.of(controller)[0] for controller in years.controllers]
     n_rows = (len(shown) + 1) // 2
     figure = Figure(figsize=(11.0, 2.9 * n_rows), dpi=110)
@@ -82,7 +82,7 @@ def temperatures(years: Years, folder: Path) -> Picture:
         axes.set_visible(False)
     for axes in panels[::2]:
         axes.set_ylabel("°C")
-    for axes in panels[max(0, len(shown) - 2) : len(shown)]:  # the lowest that is there in either column
+    for axes in panels[max(0, len(shown) - 2) : len(shown)]:  # the lowest existing one in either column
         axes.tick_params(labelbottom=True)
     marked = {"color": OUTDOOR_COLOR, "weight": "bold", "fontsize": 10, "va": "bottom"}
     panels[0].text(0.985, 0.04, "outdoors", transform=panels[0].transAxes, ha="right", **marked)
@@ -105,7 +105,7 @@ def _draw_temperatures(axes: Axes, controlled: Controlled, years: Years) -> None
     axes.plot(times[sampled], year[OUTDOOR][sampled], color=OUTDOOR_COLOR, lw=0.7, rasterized=True)
     color = _colors(years.controllers)[controlled.controller]
     for zone, alpha in zip(building.zones, (1.0, 0.55), strict=False):
-        # Thousands of points each: drawn as lines they would make a page of megabytes.
+        # Thousands of points each: as vector lines they would take megabytes.
         axes.plot(times[sampled], year[zone][sampled], color=color, lw=0.8, alpha=alpha, rasterized=True)
     seed = "" if controlled.controller in REFERENCES else f", seed {controlled.seed}"
     outside = controlled.months.loc[WHOLE_YEAR, "outside"]
@@ -130,7 +130,7 @@ def violations(years: Years, folder: Path) -> Picture:
 
 
 def power(years: Years, folder: Path) -> Picture:
-    """Mean power by month, and above it what SPAN saves relative to the MLP."""
+    """Mean power by month, and above it SPAN's savings relative to the MLP."""
     figure, axes = new_figure(9.0, 3.6)
     _bars(axes, years, "power", scale=1e-3)
     axes.set_ylabel("mean HVAC power, kW")

@@ -1,4 +1,4 @@
-"""A year in twelve months: how often it was too warm or too cold, and how much power that took."""
+"""A year in twelve months: how often it was too warm or too cold, and the power."""
 
 import pandas as pd
 
@@ -11,10 +11,10 @@ def monthly(year: pd.DataFrame, building: Building) -> pd.DataFrame:
     """
     Shares of steps outside the comfort range, and mean power.
 
-    A step is outside when any of the zones is; ``mean_outside`` asks whether the mean of the zones is.
+    A step is outside when any of the zones is; ``mean_outside`` is about the mean of the zones.
 
     :param year: See :func:`sb3_span.hvac.years.simulate`
-    :param building: The building that it is of
+    :param building: Its building
     :return: A row for every month that the year has and one for all of them, named in ``month`` ("1" to "12", "year"):
         ``steps``, ``above``, ``below``, ``outside``, ``mean_outside`` (shares from 0 to 1), ``power`` (watts)
     """
@@ -39,7 +39,7 @@ def monthly(year: pd.DataFrame, building: Building) -> pd.DataFrame:
 def savings(power: pd.Series, reference: pd.Series) -> pd.Series:
     """
     :param power: Mean power by month
-    :param reference: Of what it is compared with
-    :return: What is saved, in per cent of the reference; negative where more is used
+    :param reference: That of the other method
+    :return: The savings in per cent of the reference; negative where more is used
     """
     return 100.0 * (reference - power) / reference

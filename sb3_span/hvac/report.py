@@ -21,7 +21,7 @@ from sb3_span.report.style import STYLE
 from sb3_span.report.tables import Cell, Table
 from sb3_span.scores.references import paper
 
-# Who is compared with whom: savings of the first relative to the second.
+# Comparisons: savings of the first relative to the second.
 COMPARED = [("span", "mlp"), ("span", "rule"), ("span", "fixed"), ("mlp", "rule"), ("mlp", "fixed"), ("rule", "fixed")]
 PAPER_YEARS, PAPER_SEEDS = 10, 5
 
@@ -194,7 +194,7 @@ def _first_year(run: Run) -> float:
 
 
 def _later_years(run: Run) -> float:
-    """Seconds of a training year after the first; of the first where there is no other."""
+    """Seconds of a training year after the first; of the first if there is no other."""
     return float(run.seconds[-1] - run.seconds[0]) / (len(run.seconds) - 1) if len(run.seconds) > 1 else _first_year(run)
 
 

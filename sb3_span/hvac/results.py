@@ -1,4 +1,4 @@
-"""What training and evaluation have left in a folder, as a report needs it."""
+"""The results of training and evaluation in a folder, for a report."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +22,7 @@ class Controlled:
     A controlled year.
 
     :param controller: ``span``, ``mlp``, ``rule`` or ``fixed``
-    :param seed: Of an agent; 0 for a reference
+    :param seed: An agent's seed; 0 for a reference
     :param year: See :func:`sb3_span.hvac.years.simulate`
     :param months: See :func:`sb3_span.hvac.monthly.monthly`, by ``month``
     """
@@ -100,7 +100,7 @@ class Results:
 
     def normalised(self, returns: np.ndarray) -> np.ndarray | None:
         """
-        The share of the penalty of fixed set points that is avoided: 0 is theirs, 1 would be no power and no discomfort.
+        The avoided share of the penalty of fixed set points: 0 is theirs, 1 would be no power and no discomfort.
 
         :param returns: Returns on the site of training
         :return: The same on that scale; None without a year of fixed set points there
@@ -114,7 +114,7 @@ def load_results(folder: Path) -> Results:
     :param folder: The folder of ``sb3-span hvac train``
     """
     study = load_study(folder)
-    # The study has its runs in order already.
+    # The study's runs are already in order.
     sources = [(folder / "runs" / run.settings["key"], run.method, run.seed) for run in study.runs]
     sources += [(folder / REFERENCE_FOLDER / name, name, 0) for name in REFERENCES]
     found = {path.name for source, _, _ in sources for path in source.glob(year_file("*"))}
@@ -136,7 +136,7 @@ def _check_days(files: list[Path], controlled: list[Controlled]) -> None:
             counts = f"{len(year.days)} and {len(controlled[0].days)}"
             raise ValueError(
                 f"{file} and {files[0]} have other days ({counts} of them), so they cannot be compared. Simulate one of them "
-                "again with sb3-span hvac evaluate, or move it away."
+                "again with sb3-span hvac evaluate, or move it to another folder."
             )
 
 

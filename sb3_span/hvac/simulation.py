@@ -1,8 +1,8 @@
 """
 A simulated year, seen from the process that controls it.
 
-EnergyPlus runs in a process of its own, one for each year. So it can be ended at any moment and in any state, it cannot take
-this process with it when it crashes, and it leaves neither threads nor memory behind. Several can run at once, which
+EnergyPlus runs in a separate process for each year. So it can be ended at any moment and in any state, does not crash this
+process, and leaves neither threads nor memory behind. Several can run at once, which
 EnergyPlus's Python interface cannot do within one process.
 """
 
@@ -30,16 +30,16 @@ SHOWN_LINES = 20
 
 
 class SimulationError(RuntimeError):
-    """EnergyPlus has failed, or stalled; the message has what it wrote to its ``.err`` file."""
+    """EnergyPlus has failed or stalled; the message quotes its ``.err`` file."""
 
 
 class Simulation:
     """
     :param energyplus: The EnergyPlus to run
-    :param arguments: Of Sinergym's environment
-    :param seed: Of the weather, where it is random
+    :param arguments: Arguments of Sinergym's environment
+    :param seed: Seed of the weather, where it is random
     :param folder: Folder to keep the working files in; None for a temporary one
-    :param stalled_seconds: How long EnergyPlus may take for an answer
+    :param stalled_seconds: How long EnergyPlus's answer may take
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Simulation:
                 cwd=self.folder,
                 env=_environment(energyplus, self.folder),
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.PIPE,  # never written to: it closes when this process ends, however it ends
+                stdin=subprocess.PIPE,  # never written to: it closes whenever this process ends
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the process that controls it
             )
         self._pipe = ours
-        # Also when nobody closes it, at the latest when the interpreter ends.
+        # Even if it is not closed, at the latest when the interpreter ends.
         self._end = weakref.finalize(self, _end, process, ours, self.folder if folder is None else None)
         self._send((arguments, seed))
         self.first: tuple[np.ndarray, dict[str, Any]] = self._receive()
@@ -76,7 +76,7 @@ class Simulation:
     def step(self, set_points: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """
         :param set_points: In the units of the building
-        :return: What Sinergym's ``step`` returns
+        :return: The result of Sinergym's ``step``
         """
         self._send(set_points)
         return self._receive()
@@ -97,11 +97,11 @@ class Simulation:
         except (EOFError, ConnectionResetError):
             raise self._error("has ended before the year has") from None
         except BaseException:
-            self.close()  # an answer that nobody waited for would be taken for that to the next step
+            self.close()  # a late answer would be mistaken for that of the next step
             raise
 
     def _error(self, what: str) -> SimulationError:
-        # The first that says anything: the file is empty until EnergyPlus closes it, the log has its messages as they come.
+        # The first that is not empty: the file is until EnergyPlus closes it, the log has its messages immediately.
         files = [*self.folder.glob("**/eplusout.err"), self.folder / LOG]
         said = next(filter(None, map(_what_matters, files)), "nothing")
         self.close()

@@ -1,8 +1,8 @@
 """
 The constants that observations are normalised with, measured once by ``python -m sb3_span.hvac.statistics``, in minutes.
 
-They are those of a building whose set points are drawn at random every few hours, over a year in the mixed climate. What is
-trained with them can only be used with them: a change of theirs makes another environment, with another version in its id.
+They are those of a building whose set points are drawn at random every few hours, over a year in the mixed climate. Agents
+trained with them can only be used with them: other constants make another environment, with another version in its id.
 """
 
 import csv

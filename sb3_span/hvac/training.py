@@ -1,4 +1,4 @@
-"""Training through the study queue: from a method, years and seeds to a study, and from its models to controlled years."""
+"""Training through the study queue: from methods, years and seeds to a study, and from its models to controlled years."""
 
 import tempfile
 from pathlib import Path
@@ -29,7 +29,7 @@ def train(
     Train SAC agents, with an evaluation year after each training year, or continue after a stop or a failure.
 
     :param env_id: The building and its climate
-    :param methods: Of ``span`` and ``mlp``, which are files in ``hyperparams``
+    :param methods: ``span``, ``mlp`` or both, which are files in ``hyperparams``
     :param years: Years to train
     :param seeds: One agent of each method for each of them
     :param folder: The study's folder
@@ -52,7 +52,7 @@ def make_study(
     env_id: str, methods: list[str], years: int, seeds: list[int], hyperparams: Path, days: dict[str, Any]
 ) -> dict[str, Any]:
     """
-    :return: What a study's file says, see ``docs/studies.md``; other parameters are those of :func:`train`
+    :return: The content of a study's file, see ``docs/studies.md``; other parameters are those of :func:`train`
     """
     env = BuildingEnv(env_id, **days)
     env_id = env.site.env_id
@@ -75,5 +75,5 @@ def _entry(file: Path, env_id: str) -> dict[str, Any]:
         raise ValueError(f"There is no {file}. Name a folder that has it with --hyperparams.")
     entries = yaml.safe_load(file.read_text())
     if env_id not in entries:
-        raise ValueError(f"{file} has no entry for {env_id!r}; copy that of another building, or take another --env.")
+        raise ValueError(f"{file} has no entry for {env_id!r}; copy that of another building, or choose another --env.")
     return entries[env_id]

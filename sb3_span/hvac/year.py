@@ -1,9 +1,9 @@
 """
-One episode of Sinergym, in a process of its own: ``simulation.py`` starts this file as a script, nothing imports it.
+One episode of Sinergym in a separate process: ``simulation.py`` starts this file as a script, nothing imports it.
 
-It runs in its working folder, where Sinergym and EnergyPlus write their files. It takes the arguments of Sinergym's
-environment and a seed from a pipe, answers with the first observation, and then every action with what Sinergym's ``step``
-returns. It ends with the year, when EnergyPlus fails, or when the process that has started it is gone.
+It runs in its working folder, where Sinergym and EnergyPlus write their files. It reads the arguments of Sinergym's
+environment and a seed from a pipe, answers with the first observation, and answers every action with the result of Sinergym's
+``step``. It ends with the year, when EnergyPlus fails, or when the process that started it has ended.
 """
 
 import logging
@@ -29,7 +29,7 @@ def main() -> None:
             answer = env.step(pipe.recv())
             truncated = answer[3]
             pipe.send(answer)
-    os._exit(0)  # EnergyPlus is done, and has nothing to say at the interpreter's end
+    os._exit(0)  # EnergyPlus is done, and needs nothing at the interpreter's end
 
 
 def _make_env(arguments: dict[str, Any]) -> Any:
@@ -43,8 +43,8 @@ def _make_env(arguments: dict[str, Any]) -> Any:
     env.obs_queue = simulator.obs_queue = _Patient(simulator)
     env.info_queue = simulator.info_queue = _Patient(simulator)
 
-    # Sinergym waits for a simulation that has failed before its first step, and makes up an observation for one that fails
-    # soon after. The other side of the pipe knows what the end of this process means.
+    # Sinergym waits for a simulation that has failed before its first step, and invents an observation for one that fails
+    # soon after. The other side of the pipe handles the end of this process.
     run = simulator.api.runtime.run_energyplus
 
     def run_or_end(state: Any, arguments: list[str]) -> int:
@@ -64,8 +64,8 @@ def _log(message: bytes) -> None:
 
 class _Patient(Queue):
     """
-    What EnergyPlus tells. Sinergym waits two seconds for it and takes any longer step for the end of the year; here it is the
-    end when EnergyPlus has ended. How long is too long is up to the other side of the pipe.
+    EnergyPlus's observations. Sinergym waits two seconds and treats any longer step as the end of the year; here the year ends
+    when EnergyPlus has ended. How long is too long is up to the other side of the pipe.
     """
 
     def __init__(self, simulator: Any) -> None:
@@ -82,7 +82,7 @@ class _Patient(Queue):
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()  # until the process at the other end has closed it, or is gone
+    sys.stdin.buffer.read()  # until the process at the other end has closed it, or has ended
     os._exit(1)
 
 

@@ -13,7 +13,7 @@ from sb3_span.hvac.controllers import Controller
 from sb3_span.hvac.env import BuildingEnv
 
 TIME = {"month": "month", "day_of_month": "day", "hour": "hour"}
-# More digits than any of it is worth would make the files twice as large.
+# More digits would be noise, and make the files twice as large.
 DIGITS = {"reward": 5, "power": 1}
 
 
@@ -21,11 +21,11 @@ def simulate(
     env: BuildingEnv, controller: Controller, seed: int = 0, on_step: Callable[[], object] | None = None
 ) -> pd.DataFrame:
     """
-    One episode, with every step kept. The environment is left closed.
+    One episode with every step recorded. The environment is closed afterwards.
 
     :param env: The building
-    :param controller: Who controls it
-    :param seed: Of the weather, where it is random
+    :param controller: Its controller
+    :param seed: Seed of the weather, where it is random
     :param on_step: Called after every step
     :return: A row for every step: ``month``, ``day``, ``hour``, ``outdoor_temperature``, the zones' temperatures, ``power``
         of heating, ventilation and cooling in watts, the set points as ``set_<name>``, ``reward``. The last row repeats the

@@ -1,5 +1,5 @@
 """
-Seeing networks: which fit a budget, what an agent has learned, an agent at work.
+Looking at networks: which fit a budget, what an agent has learned, an agent at work.
 
 Needs the extra ``zoo``, for matplotlib and rich.
 """

@@ -10,17 +10,17 @@ from sb3_span.nn.budget import Candidate
 from sb3_span.policies.budget import NetArch, policy_sizes
 from sb3_span.policies.registry import supported_algorithms
 
-# So many rows of each kind of shape: enough to choose from, on one screen.
+# Rows of each kind of shape: enough to choose from, on one screen.
 ROWS = {"groups": 4, "kernel": 2, "bspline": 2}
 
 
 def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     """
-    Print SPAN networks of about so many parameters, and the MLP to compare the first one with.
+    Print SPAN networks with about this number of parameters, and the MLP to compare the first one with.
 
     :param env_id: The environment, whose spaces the networks are for
     :param algo: The algorithm's name in lower case, such as ``sac``
-    :param budget: Number of parameters of the whole policy, or the ``net_arch`` of the MLPs whose number it is
+    :param budget: Number of parameters of the whole policy, or the ``net_arch`` of MLPs to match
     """
     algorithms = supported_algorithms()
     if algo not in algorithms:
@@ -28,7 +28,7 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     env = make_env(env_id)
     try:
         sizes = policy_sizes(algorithms[algo], env.observation_space, env.action_space)
-    except AssertionError as error:  # how SB3 refuses a space that an algorithm cannot take
+    except AssertionError as error:  # how SB3 refuses a space that an algorithm does not support
         raise ValueError(f"{algo} cannot be trained on {env_id}: {error}") from error
     finally:
         env.close()
@@ -55,7 +55,7 @@ def print_budget(env_id: str, algo: str, budget: int | NetArch) -> None:
     table.caption = f"{shown}The first is shaped like the default; the MLP is as large."
     console = Console()
     console.print(table)
-    for option, value in (("span_arch", candidates[0].span_arch), ("net_arch", net_arch)):  # to paste, so never wrapped
+    for option, value in (("span_arch", candidates[0].span_arch), ("net_arch", net_arch)):  # for pasting, so not wrapped
         console.print(f"policy_kwargs=dict({option}={_as_code(value)})", soft_wrap=True, highlight=False, markup=False)
 
 

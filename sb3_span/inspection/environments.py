@@ -1,4 +1,4 @@
-"""Environments by their id, and the names of what is observed and done in them."""
+"""Environments by their id, and names of their observations and actions."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def make_env(env: EnvSpec | str, **kwargs: Any) -> gym.Env:
 
 def make_envs(model: BaseAlgorithm, env: EnvSpec | str, n_envs: int, seed: int, vecnormalize: Path | None) -> VecEnv:
     """
-    :param model: The agent that is to act in them
+    :param model: The agent that will act in them
     :param env: The environment: its id or specification
     :param n_envs: How many of them
     :param vecnormalize: VecNormalize's file, if the agent was trained with one: observations are normalised, rewards are not
@@ -45,7 +45,7 @@ def make_envs(model: BaseAlgorithm, env: EnvSpec | str, n_envs: int, seed: int, 
 
 
 def check_spaces(model: BaseAlgorithm, env: gym.Env | VecEnv, env_id: str) -> None:
-    """Refuse an environment of other observations or actions than the agent's."""
+    """Refuse an environment whose observations or actions are not the agent's."""
     if problem := mismatch(model, env, env_id):
         raise ValueError(f"{problem} Name the environment that it was trained on.")
 
@@ -56,11 +56,11 @@ _CHEETAH = [f"{where} {part}" for where in ("back", "front") for part in ("thigh
 
 
 def _planar_body(root: list[str], joints: list[str]) -> list[str]:
-    """MuJoCo's walkers: positions without that along the track, then all velocities."""
+    """MuJoCo's walkers: all positions but the one along the track, then all velocities."""
     return [*root, *joints, "x vel.", *(f"{name} vel." for name in [*root, *joints])]
 
 
-# By the id without its version.
+# By id, without the version.
 OBSERVATIONS = {
     "CartPole": ["position", "velocity", "angle", "angular velocity"],
     "Acrobot": ["cos θ1", "sin θ1", "cos θ2", "sin θ2", "θ1 velocity", "θ2 velocity"],
@@ -90,8 +90,8 @@ ACTIONS = {
 def observation_names(space: spaces.Space, env_id: str | None = None) -> list[str]:
     """
     :param space: Observations that are one vector
-    :param env_id: Their environment, if it is known
-    :return: A name for each number of an observation: ``obs[0]`` ... when the environment is not one of the classics
+    :param env_id: Their environment, if known
+    :return: A name for each number of an observation: ``obs[0]`` ... if the environment is not one of those below
     """
     return _names(OBSERVATIONS, env_id, "obs", int(np.prod(space.shape or 1)))
 

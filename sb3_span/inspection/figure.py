@@ -34,9 +34,9 @@ def draw(
     states: str = "the states seen",
 ) -> Figure:
     """
-    :param title: Above all
-    :param network: Whose W_pre and splines to draw
-    :param inputs: What entered it, shape (B, inputs)
+    :param title: The picture's title
+    :param network: The network whose W_pre and splines to draw
+    :param inputs: Its inputs, shape (B, inputs)
     :param input_names: One for each input
     :param n_modes: Number of modes to draw, of each group of dimensions
     :param slice_: The slice through policy and value; None when there is none to draw
@@ -44,7 +44,7 @@ def draw(
     :param observation_names: One for each number of an observation
     :param action_names: One for each action
     :param is_discrete: Whether the slice's actions are probabilities
-    :param states: What to call the observations
+    :param states: A name for the observations
     """
     panels = _choose_panels(network, inputs, n_modes)
     rows = 1 if len(panels) <= 4 else 2
@@ -97,10 +97,10 @@ def _draw_policy(ax: Axes, slice_: Slice, names: list[str], is_discrete: bool) -
         interpolation="bilinear",
     )
     if is_discrete:
-        # Each action has a colour, and a state the mixture of them that its probabilities are.
+        # Each action has a colour, and a state their mixture, weighted by the probabilities.
         palette = np.array([to_rgb(COLORS[i % len(COLORS)]) for i in range(len(names))])
         ax.imshow(np.clip(slice_.actions @ palette, 0, 1), **options)
-        # An entry for an action that is never likely here would only be in the way.
+        # Actions that are never likely here need no entry.
         likely = slice_.actions.max(axis=(0, 1)) > 0.3
         handles = [Patch(color=palette[i], label=name) for i, name in enumerate(names) if likely[i]]
         ax.legend(handles=handles, loc="upper right", fontsize=9, framealpha=0.85, handlelength=1)
@@ -131,8 +131,8 @@ def _finish_slice(ax: Axes, slice_: Slice, observations: np.ndarray, names: list
 @dataclass(frozen=True)
 class Panel:
     """
-    :param dim: Which latent dimension it shows
-    :param modes: Of which modes
+    :param dim: The latent dimension that it shows
+    :param modes: The modes
     :param is_first: Whether the panels before it show other modes
     """
 
@@ -142,7 +142,7 @@ class Panel:
 
 
 def _choose_panels(network: Network, inputs: th.Tensor, n_modes: int) -> list[Panel]:
-    """The groups of dimensions whose modes are the strongest, as many as fit; of a group that is too large a part."""
+    """The groups of dimensions with the strongest modes, as many as fit; part of a group that is too large."""
     span = network.span
     of_groups = network.strengths(inputs).split(span.arch.nmodes)
     z = network.latent(inputs)
@@ -162,7 +162,7 @@ def _choose_panels(network: Network, inputs: th.Tensor, n_modes: int) -> list[Pa
 
 def _relative(network: Network, z: th.Tensor, seen: th.Tensor) -> th.Tensor:
     """
-    A factor of one dimension may be taken out of another's: each spline is drawn relative to its size in the states seen.
+    A constant factor may belong to any spline of a product, so each is drawn relative to its size in the states seen.
 
     :param z: Shape (B, D)
     :param seen: Shape (number of states, D)
@@ -198,15 +198,17 @@ def _draw_splines(
         if dim in gaps:
             empty = network.splines(everywhere)[:, dim].abs().amax(dim=1) == 0
             ax.fill_between(grid, 0, 1, where=empty.numpy(), transform=ax.get_xaxis_transform(), color="#d62728", alpha=0.2)
-        # Beside many others there is only room for one name in a line.
+        # With many panels there is only room for one name in a line.
         between = ", " if columns <= 4 else ",\n"
         ax.set_title(f"$z_{{{dim + 1}}}$" + _mostly(network, inputs, names, dim, between), fontsize=10 if columns <= 4 else 9)
         if panel.is_first:
             labels = [f"mode {mode + 1} ({100 * share[mode]:.0f} %)" for mode in panel.modes]
-            ax.legend(ax.get_lines()[: len(labels)], labels, fontsize=8, frameon=False, loc="best", handlelength=1.2)
+            # Steep lines may leave no free corner: names must be readable across them.
+            frame = dict(framealpha=0.8, edgecolor="none", borderpad=0.1)
+            ax.legend(ax.get_lines()[: len(labels)], labels, fontsize=8, loc="best", handlelength=1.2, **frame)
     for ax in axes[max(0, len(panels) - columns) : len(panels)]:
         ax.set_xlabel("z")
-        ax.tick_params(labelbottom=True)  # also above a place that is empty
+        ax.tick_params(labelbottom=True)  # also above an empty place
     of = f" ({len(panels)} of {z.shape[1]} latent dimensions)" if len(panels) < z.shape[1] else ""
     group_size = network.span.group_size
     if group_size == z.shape[1]:
@@ -227,7 +229,7 @@ def _draw_dimension(ax: Axes, grid: np.ndarray, curves: np.ndarray, z: np.ndarra
         ax.plot(np.where(seen, grid, np.nan), curve, color=color, linewidth=2.2)
     for i, curve in enumerate(curves.T):
         ax.plot(grid, curve, color=COLORS[i % len(COLORS)], linewidth=0.9, alpha=0.5)
-    # Where the agent never was, a spline may go anywhere.
+    # Where the agent never was, a spline may have any value.
     inside = curves[seen] if seen.any() else curves
     bottom, top = min(inside.min(), 0.0), max(inside.max(), 1.0)
     ax.set(xlim=(0, 1), ylim=(bottom - 0.25 * (top - bottom), top + 0.25 * (top - bottom)), xticks=[0, 0.5, 1])

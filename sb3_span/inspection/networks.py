@@ -1,4 +1,4 @@
-"""The SPAN networks inside a policy: their splines, their modes, and what is wrong with them."""
+"""The SPAN networks inside a policy: their splines, their modes, and problems with them."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from sb3_span.nn.basis import basis_values
 from sb3_span.nn.splines import combine, normalize
 from sb3_span.nn.stacked import pick
 
-# SB3's linear layers that read the modes of a network without a head of its own, by role.
+# SB3's linear layers that read the modes of a network without its own head, by role.
 HEADS = {"pi": ("action_net", "mu"), "vf": ("value_net",)}
 
 # A mode is dead when it moves the outputs by less than this share of what the strongest mode does.
@@ -26,7 +26,7 @@ class Network:
     :param role: ``pi``, ``vf`` or ``qf``, or ``features`` for a features extractor
     :param span: The stack
     :param index: Its place in the stack
-    :param head: The linear head's weights, shape (outputs, W); None when it is not known who reads the modes
+    :param head: The linear head's weights, shape (outputs, W); None when the layer that reads the modes is not known
     """
 
     role: str
@@ -47,7 +47,7 @@ class Network:
     @th.no_grad()
     def latent(self, x: th.Tensor) -> th.Tensor:
         """
-        :param x: What enters the network, shape (B, inputs)
+        :param x: The network's inputs, shape (B, inputs)
         :return: Where that is in the unit cube, shape (B, D)
         """
         return self.span.preprocess(x, self.index)[0]
@@ -83,7 +83,7 @@ class Network:
         """
         How far each mode moves the outputs: its standard deviation over a batch, times its weights in the head.
 
-        :param x: What enters the network, shape (B, inputs)
+        :param x: The network's inputs, shape (B, inputs)
         :return: Shape (W,)
         """
         modes = self.modes(self.latent(x))
@@ -94,15 +94,15 @@ class Network:
 
     def dead_modes(self, x: th.Tensor) -> list[int]:
         """
-        The modes that say nothing: constant over a batch, or not read by the head.
+        The modes without effect: constant over a batch, or not read by the head.
 
-        :param x: What enters the network, shape (B, inputs)
+        :param x: The network's inputs, shape (B, inputs)
         """
         strengths = self.strengths(x)
         return [mode for mode, strength in enumerate(strengths.tolist()) if strength <= DEAD * strengths.max().item()]
 
     def gaps(self) -> list[int]:
-        """The latent dimensions whose bumps are too narrow to touch: between them every mode is zero."""
+        """The latent dimensions whose bumps are too narrow to overlap: between them every mode is zero."""
         if self.scale is None:
             return []
         # Bumps reach 1.5 / scale to either side, and their centres are 1 / (nelems - 1) apart.
@@ -111,8 +111,8 @@ class Network:
 
     def problems(self, x: th.Tensor) -> list[str]:
         """
-        :param x: What enters the network, shape (B, inputs)
-        :return: A sentence for each thing that is wrong
+        :param x: The network's inputs, shape (B, inputs)
+        :return: A sentence for each problem
         """
         found = []
         if dead := self.dead_modes(x):

@@ -23,7 +23,7 @@ from sb3_span.saved import env_name, env_of, find_agent, find_vecnormalize, load
 from sb3_span.saved.find import label_of
 from sb3_span.saved.normalization import describe
 
-# The states that are looked at: those of the first steps of some episodes, played at once.
+# The states to look at: the first steps of some episodes, played in parallel.
 EPISODES, STEPS = 10, 300
 
 
@@ -47,22 +47,22 @@ def plot(
     Warns of dead modes, and of gaps between the bumps of the kernel basis.
 
     :param model: An agent with SPAN networks, whose observations are vectors
-    :param env_id: Its environment, by id or specification: for names, and to see which states it visits. Without it the
+    :param env_id: Its environment, by id or specification: for names, and for the states that it visits. Without it the
         states are drawn from the observation space
     :param network: Whose splines: ``pi``, ``vf`` or ``qf``; None for the actor, if there is one
     :param names: A name for each number of an observation; None for the environment's
     :param dims: Names of the two numbers to slice along; None for the most influential ones
     :param observations: States to look at, shape (B, D); None to play some episodes in the environment
     :param n_modes: Number of modes to draw; with ``group_size``, of each group of dimensions
-    :param vecnormalize: VecNormalize's file, if the agent was trained with one. The picture then has the observations that
-        the agent sees
+    :param vecnormalize: VecNormalize's file, if the agent was trained with one. The picture then has normalised observations,
+        as the agent sees them
     :return: The figure, to show or to save
     """
     networks = find_networks(model.policy)
     if not networks:
         raise ValueError(f"{type(model.policy).__name__} has no SPAN network to draw. Train with the policy 'SPANPolicy'.")
     if not isinstance(model.observation_space, spaces.Box) or len(model.observation_space.shape) != 1:
-        raise ValueError(f"The agent observes {model.observation_space}; what can be drawn is learned from vectors.")
+        raise ValueError(f"The agent observes {model.observation_space}; only agents that observe vectors can be drawn.")
     roles = list(dict.fromkeys(each.role for each in networks))
     if network is not None and network not in roles:
         raise ValueError(f"There is no network {network!r}; choose one of {roles}.")
@@ -77,7 +77,7 @@ def plot(
 
     normalised = vecnormalize is not None and load_statistics(vecnormalize).norm_obs
     doing = action_names(model.action_space, name)
-    # A shared agent has a policy, and does not know which algorithm has trained it.
+    # A shared agent has a policy, and no algorithm.
     kind = type(model).__name__ if isinstance(model, BaseAlgorithm) else "SPAN"
     where = f" on {name}" if name else ""
     where += ", observations normalised" if normalised else ""
@@ -105,7 +105,7 @@ def plot(
 
 @contextlib.contextmanager
 def _on_cpu(policy: th.nn.Module) -> Iterator[None]:
-    """An agent that was just trained may be on a GPU, and pictures are drawn from numpy's arrays."""
+    """Arrays for drawing: an agent that was just trained may be on a GPU."""
     device = next(policy.parameters()).device
     policy.to("cpu")
     try:
@@ -118,10 +118,10 @@ def plot_file(
     name: str, env_id: str | None = None, output: Path | None = None, vecnormalize: Path | None = None, **options: Any
 ) -> None:
     """
-    Draw a saved agent into a file, and print what is wrong with it.
+    Draw a saved agent into a file, and print problems with it.
 
     :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
-    :param env_id: Its environment; None where the folder or the file's name tells, ``"none"`` to draw without one
+    :param env_id: Its environment; None to find it by the folder or the file's name, ``"none"`` to draw without one
     :param output: The picture; None for a new PNG with the name of the model or of its run's folder, in the current folder
     :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model
     :param options: As for :func:`plot`
@@ -140,7 +140,7 @@ def plot_file(
     for warning in caught:
         print(f"Warning: {warning.message}")
     if env is None:
-        print("No environment: the states are drawn at random from the observation space. --env ID looks at those visited.")
+        print("No environment: the states are drawn at random from the observation space. --env ID uses those visited.")
     try:
         figure.savefig(output, dpi=150)
     except (OSError, ValueError) as error:
@@ -176,7 +176,7 @@ def _drawn(model: BaseAlgorithm, vecnormalize: Path | None) -> np.ndarray:
 
 
 def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndarray) -> dict[th.nn.Module, th.Tensor]:
-    """What enters each network in these states, shape (B, inputs): features, and the agent's actions for a critic."""
+    """Each network's inputs in these states, shape (B, inputs): features, and the agent's actions for a critic."""
     seen: dict[th.nn.Module, th.Tensor] = {}
 
     def remember(module: th.nn.Module, args: tuple[th.Tensor, ...]) -> None:
@@ -193,7 +193,7 @@ def _inputs(model: BaseAlgorithm, networks: list[Network], observations: np.ndar
 
 
 def _input_names(network: Network, names: list[str], n_observed: int) -> list[str]:
-    """Those of the observation, with the actions' behind them for a critic that reads both; numbers for other features."""
+    """Names of the observations, then the actions for a critic that reads both; numbers for other features."""
     size = network.span.input_dim
     return names[:size] if size in (n_observed, len(names)) else [f"feature[{i}]" for i in range(size)]
 
@@ -209,6 +209,6 @@ def _slice(
         if name not in names:
             raise ValueError(f"There is no {name!r} in the observation; it has {names}.")
     if len(set(dims)) != 2:
-        raise ValueError(f"A slice goes along two different numbers of the observation; {list(dims)} was given.")
+        raise ValueError(f"A slice needs two different numbers of the observation, not {list(dims)}.")
     first, second = (names.index(name) for name in dims)
     return cut(model, observations, (first, second), normalised)

@@ -10,7 +10,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
 POINTS = 121  # a side of a slice
-STRETCH = 1.5  # a slice reaches this much further than the states seen
+STRETCH = 1.5  # a slice extends this far beyond the states seen
 
 
 def actions(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
@@ -19,7 +19,7 @@ def actions(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
     :param observations: Shape (B, ...)
     :return: For Discrete actions the probability of each, otherwise the deterministic action; shape (B, A)
     """
-    policy: Any = model.policy  # one of many classes
+    policy: Any = model.policy  # of many possible classes
     if not isinstance(model.action_space, spaces.Discrete):
         return policy.predict(observations, deterministic=True)[0].reshape(len(observations), -1)
     if not hasattr(policy, "get_distribution"):  # DQN and similar algorithms: the greedy action
@@ -50,7 +50,7 @@ def values(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
 
 def q_values(policy: Any, observations: Any, actions: th.Tensor) -> th.Tensor:
     """
-    :param policy: That of an algorithm which learns Q-values
+    :param policy: The policy of an algorithm that learns Q-values
     :param observations: As the policy's networks take them, B of them
     :param actions: As the replay buffer has them, B of them
     :return: Shape (B,)
@@ -64,7 +64,7 @@ def q_values(policy: Any, observations: Any, actions: th.Tensor) -> th.Tensor:
 
 
 def _no_memory(policy: BasePolicy, n_states: int) -> tuple:
-    """What a recurrent policy takes besides observations, at the beginning of an episode."""
+    """A recurrent policy's inputs besides observations, at the beginning of an episode."""
     lstm: Any = getattr(policy, "lstm_actor", None)
     if lstm is None:
         return ()
@@ -74,7 +74,7 @@ def _no_memory(policy: BasePolicy, n_states: int) -> tuple:
 
 def influence(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
     """
-    How much each number of an observation matters: what changes in actions and values when it is taken from another state.
+    How much each number of an observation matters: the change in actions and values when it comes from another state.
 
     :param model: The agent
     :param observations: States that it has seen, shape (B, D)
@@ -95,13 +95,13 @@ def influence(model: BaseAlgorithm, observations: np.ndarray) -> np.ndarray:
 @dataclass(frozen=True)
 class Slice:
     """
-    Actions and values over two numbers of the observation, all others held.
+    Actions and values over two numbers of the observation, with the others fixed.
 
-    :param dims: Which two
+    :param dims: The two numbers' indices
     :param x: Values of the first, shape (POINTS,)
     :param y: Values of the second, shape (POINTS,)
-    :param held: The observation that the others are taken from, shape (D,)
-    :param actions: Shape (POINTS, POINTS, A), the second number first, as pictures have it
+    :param held: The observation that the others come from, shape (D,)
+    :param actions: Shape (POINTS, POINTS, A), the second number first, as in pictures
     :param values: Shape (POINTS, POINTS)
     """
 
@@ -118,7 +118,7 @@ def cut(
 ) -> Slice:
     """
     :param model: The agent
-    :param observations: States that it has seen, shape (B, D): they set the ranges, and their median is held
+    :param observations: States that it has seen, shape (B, D): they set the ranges, and their median fixes the others
     :param dims: Which two numbers; None for those of the largest influence
     :param normalised: Whether the observations are VecNormalize's, to which the space's bounds do not apply
     """

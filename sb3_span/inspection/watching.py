@@ -29,7 +29,7 @@ def play(model: BaseAlgorithm, env: gym.Env, seed: int = SEED, vecnormalize: Pat
     :param env: The environment
     :param seed: Seed of the episode
     :param vecnormalize: VecNormalize's file, if the agent was trained with one
-    :return: The observations, each as soon as the environment gives it
+    :return: The observations, one by one
     """
     seen = load_statistics(vecnormalize).normalize_obs if vecnormalize is not None else lambda observation: observation
     observation, _ = env.reset(seed=seed)
@@ -63,7 +63,7 @@ def returns(model: BaseAlgorithm, env_id: EnvSpec | str, episodes: int = 20, vec
 
 
 def show(model: BaseAlgorithm, env_id: EnvSpec | str, vecnormalize: Path | None = None) -> None:
-    """An episode in a window, at the environment's own pace. For the parameters see :func:`returns`."""
+    """An episode in a window, at the environment's frame rate. For the parameters see :func:`returns`."""
     env = _make_drawn(env_id, "human")
     for _ in play(model, env, vecnormalize=vecnormalize):
         pass  # the environment draws as it steps
@@ -84,6 +84,7 @@ def save_gif(model: BaseAlgorithm, env_id: EnvSpec | str, path: Path, vecnormali
 
     if not _has_screen():
         os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo's own choice, GLFW, draws on screens only
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # otherwise pygame reports the missing screen as an error
     env = _make_drawn(env_id, "rgb_array")
     fps = env.metadata.get("render_fps") or GIF_FPS
     every = max(1, round(fps / GIF_FPS))
@@ -126,7 +127,7 @@ def _render(env: gym.Env, env_id: str) -> np.ndarray:
 
 
 def _cannot_draw(env_id: str, error: Exception) -> ValueError:
-    """Drivers of all kinds raise errors of all kinds, when they are loaded or when they draw."""
+    """Any driver may raise any error, when it is loaded or when it draws."""
     return ValueError(
         f"{env_id} cannot be drawn here: {type(error).__name__}: {error}. MuJoCo needs OpenGL: without a screen EGL (the "
         "default here; on Debian the package libegl1) or, with MUJOCO_GL=osmesa, OSMesa (libosmesa6)."
@@ -140,7 +141,7 @@ def watch(
     Show an episode of an agent, and print its return over several.
 
     :param name: A model's file, the folder of a run, or the short name of an agent that comes with the package
-    :param env_id: The environment; None where the folder or the file's name tells
+    :param env_id: The environment; None to find it by the folder or the file's name
     :param gif: A file for an animated GIF, instead of a window
     :param episodes: Episodes to play for the return
     :param vecnormalize: VecNormalize's file, or the word "none"; None uses the one next to the model

@@ -1,4 +1,4 @@
-"""The SPAN network: tensors in, tensors out. Nothing here knows of reinforcement learning."""
+"""The SPAN network: tensors in, tensors out. Nothing here is about reinforcement learning."""
 
 from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.native import kernel_info

@@ -1,4 +1,4 @@
-"""The options of a SPAN network, and what is allowed in them."""
+"""The options of a SPAN network, and the check of their values."""
 
 import math
 from collections.abc import Mapping
@@ -38,8 +38,10 @@ class SPANArch:
         splines can become arbitrarily large where there is no data; a critic that is trained on its own predictions then
         runs away
     :param group_size: Number of latent dimensions that a mode multiplies. The dimensions are split into groups of this size,
-        the last of which may be smaller, and each group has ``nmodes`` modes of its own; the linear head reads all of them.
-        None, the default, is one group of all dimensions, as in the paper
+        the last of which may be smaller, and each group has its own ``nmodes`` modes; the linear head reads all of them.
+        None is one group of all dimensions, as in the paper
+
+    These defaults are the paper's. The policies' default shape is another: docs/options.md
     """
 
     nmodes: int = 10
@@ -57,11 +59,11 @@ class SPANArch:
         _check_choice("preprocess", self.preprocess, PREPROCESSES)
         _check_integer("nmodes", self.nmodes, 1, "Try 10.")
         if self.basis == "kernel":
-            _check_integer("nelems", self.nelems, 2, "Try 4 or 8, or basis='bspline', which takes 1.")
+            _check_integer("nelems", self.nelems, 2, "Try 4 or 8, or basis='bspline', which accepts 1.")
             if self.degree != 2 or not isinstance(self.degree, Integral):
                 raise ValueError(
-                    f"span_arch['degree'] is {self.degree!r}; the kernel basis is quadratic and takes only 2. "
-                    "Leave degree out, or choose basis='bspline', which takes any degree from 1."
+                    f"span_arch['degree'] is {self.degree!r}; the kernel basis is quadratic and supports only degree 2. "
+                    "Leave degree out, or choose basis='bspline', which supports any degree from 1."
                 )
         else:
             _check_integer("nelems", self.nelems, 1, "Try 2 or 4.")
@@ -100,13 +102,13 @@ class SPANArch:
             options = {}
         if not isinstance(options, Mapping):
             raise ValueError(
-                f"span_arch is {options!r}; it must be a dict with keys out of {allowed}, "
+                f"span_arch is {options!r}; it must be a dict with keys from {allowed}, "
                 "for instance span_arch=dict(nmodes=10, nelems=8)."
             )
         if options.get("bounded"):
             raise ValueError(
-                "span_arch has bounded=True: modes went through tanh, which mode_norm=True has replaced because it learns "
-                "better. Take mode_norm, and train a model that was saved with bounded=True again."
+                "span_arch has bounded=True (modes through tanh), which mode_norm=True has replaced because it learns better. "
+                "Use mode_norm, and retrain a model that was saved with bounded=True."
             )
         options = {key: value for key, value in options.items() if key != "bounded"}  # models saved with False act as before
         for key in options:
@@ -145,8 +147,8 @@ class SPANArch:
     def _check_normed(self, count: int) -> None:
         if self.mode_norm and count < LEAST_NORMED:
             raise ValueError(
-                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; normalised, fewer than {LEAST_NORMED} modes say "
-                f"no more than which is the larger. Take nmodes={LEAST_NORMED} or more, or leave mode_norm out."
+                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; it needs at least {LEAST_NORMED}, since fewer, "
+                f"normalised, only say which is the larger. Use nmodes={LEAST_NORMED} or more, or leave mode_norm out."
             )
 
     @property

@@ -7,7 +7,7 @@ def bspline_basis(z: th.Tensor, n_spans: int, degree: int) -> th.Tensor:
     """
     Evaluate every B-spline on uniform knots at every input.
 
-    The knots split [0, 1] into ``n_spans`` equal spans and go on past both ends, so that the values at
+    The knots split [0, 1] into ``n_spans`` equal spans and extend past both ends, so that the values at
     one point are non-negative and sum to 1 everywhere on [0, 1], both ends included.
 
     :param z: Inputs in [0, 1], shape (..., D)
@@ -47,7 +47,7 @@ def kernel_basis(z: th.Tensor, nelems: int, scale: th.Tensor) -> th.Tensor:
 
 def basis_values(z: th.Tensor, scale: th.Tensor | None, nelems: int, degree: int) -> th.Tensor:
     """
-    Evaluate the basis that a network's shape asks for.
+    Evaluate the basis of a network.
 
     :param z: Inputs in [0, 1], shape (C, B, D)
     :param scale: The kernel basis' scales, shape (C, D); None for B-splines
@@ -63,12 +63,12 @@ def basis_values(z: th.Tensor, scale: th.Tensor | None, nelems: int, degree: int
 
 def basis_places(nelems: int, degree: int | None) -> th.Tensor:
     """
-    Where on [0, 1] each basis function sits. Coefficients that lie on a straight line over these places make a spline that is
-    this line, wherever the basis sums to one.
+    Where on [0, 1] each basis function is. Coefficients on a straight line over these places give a spline that is this line,
+    wherever the basis sums to one.
 
     :param nelems: Number of elements
     :param degree: Degree of the B-splines; None for the kernel basis
-    :return: Places, shape (N,); of a B-spline the mean of its inner knots, which for the outermost ones can be beyond the ends
+    :return: Places, shape (N,); for a B-spline the mean of its inner knots, which may be outside [0, 1] at the ends
     """
     if degree is None:
         return th.linspace(0, 1, nelems)

@@ -14,7 +14,7 @@ from torch import nn
 
 from sb3_span.nn.arch import SPANArch
 
-# Networks may exceed the budget by this share; those that are within it on either side are equally close.
+# Networks may exceed the budget by this share; those within it on either side count as equally close.
 TOLERANCE = 0.02
 
 # The splines to choose from, in the order in which they are preferred.
@@ -105,18 +105,18 @@ def span_candidates(
     count: Callable[[dict[str, Any]], int], budget: int, default_arch: Mapping[str, Any] | None = None
 ) -> list[Candidate]:
     """
-    Shapes that come close to a budget: the default one with more or fewer dimensions and modes, and for each kind of spline and
-    each number of elements one product over all dimensions. Each has the number of modes that comes closest.
+    Shapes that come close to a budget: the default one with more or fewer dimensions and modes, and for each kind of spline
+    and each number of elements one product over all dimensions. Each has the number of modes that comes closest.
 
-    No candidate is more than 2 % over. Those within 2 % of the budget come first: those of the default's kind, then kernel splines, then
-    B-splines, each with the most balanced ahead. The others follow by their distance.
+    No candidate is more than 2 % over. Those within 2 % of the budget come first: those of the default's kind,
+    then kernel splines, then B-splines, the most balanced of each kind ahead. The others follow by their distance.
 
     When W_pre alone is larger than the budget, the products are over fewer latent dimensions than there are inputs.
 
     :param count: The number of parameters with a ``span_arch``
     :param budget: The number to come close to
-    :param default_arch: A shape with ``group_size``, ``latent_dim`` and ``nmodes``, whose group size and splines the first
-        candidates have; None for none of them
+    :param default_arch: A shape with ``group_size``, ``latent_dim`` and ``nmodes``: the first candidates have its group size
+        and splines. None for products over all dimensions only
     :return: Candidates, best first
     """
     found = _groups(count, budget, default_arch) if default_arch else []
@@ -182,10 +182,10 @@ def match_mlps(targets: Sequence[tuple[Role, int]]) -> list[list[int]]:
     """
     MLPs with two hidden layers, as wide as each other or one apart, that come closest to the given counts.
 
-    Each role is matched on its own: the actor meets an actor of its size, the critics meet critics. Where two shapes are
-    equally close, the one is taken that makes up for the roles before it.
+    Each role is matched separately: the actor by an actor of its size, the critics by critics. Where two shapes are
+    equally close, the one that makes up for earlier roles is chosen.
 
-    :param targets: Each role, and the number of parameters that its networks shall have together
+    :param targets: Each role, and the number of parameters that its networks should have together
     :return: The hidden layers of each role
     """
     matched = []
@@ -198,7 +198,7 @@ def match_mlps(targets: Sequence[tuple[Role, int]]) -> list[list[int]]:
 
 
 def _near(role: Role, target: int) -> list[tuple[int, list[int]]]:
-    """Shapes of about as many parameters, each behind the number that it is off."""
+    """Shapes of about as many parameters, each with its difference from the target."""
     width = 1
     while role.count_mlp([width + 1, width + 1]) <= target:
         width += 1

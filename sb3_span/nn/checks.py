@@ -1,4 +1,4 @@
-"""Whether native code can work on modules and tensors: whoever wants to know asks here, and is told why not."""
+"""Whether native code can work on modules and tensors, and if not, why not."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from sb3_span.nn.span import SPAN, has_hooks
 
 
 class Unsupported(Exception):
-    """Native code cannot do it. The message is the reason, in words that go on after a colon."""
+    """Native code cannot do it. The message is the reason, worded to follow a colon."""
 
 
 def check_native() -> None:
-    """Refuse where there is no native code, the user has chosen torch, or somebody watches all that torch does."""
+    """Refuse without native code, if the user has chosen torch, or if torch is being traced or watched."""
     if not choice.IS_NATIVE:
         raise Unsupported(str(choice.kernel_info()["reason"]))
     if not choice.nobody_watches():
@@ -24,12 +24,12 @@ def check_native() -> None:
 
 
 def check_type(module: Any, *known: type) -> None:
-    """Refuse a module of any other class, a subclass among them, and one that somebody watches."""
+    """Refuse a module of any other class, also a subclass, and one with hooks."""
     if type(module) not in known:
         names = " or ".join(cls.__name__ for cls in known)
         raise Unsupported(f"{type(module).__name__} is in the place of {names}")
     if has_hooks(module):
-        raise Unsupported(f"somebody watches {type(module).__name__} with a hook")
+        raise Unsupported(f"{type(module).__name__} has a hook")
 
 
 def check_linear(layer: Any) -> None:
@@ -54,21 +54,21 @@ def check_tensors(tensors: Iterable[th.Tensor]) -> None:
 
 
 def check_trained(parameters: Iterable[th.Tensor | None]) -> None:
-    """Refuse parameters that are frozen, or whose gradients somebody watches."""
+    """Refuse parameters that are frozen or have hooks."""
     for parameter in parameters:
         if parameter is None:
             continue
         if not parameter.requires_grad:
             raise Unsupported("a parameter is frozen (requires_grad is False)")
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-            raise Unsupported("somebody watches a parameter's gradient with a hook")
+            raise Unsupported("a parameter's gradient has a hook")
 
 
 def span_parameters(span: Any, heads: Sequence[Any]) -> tuple[NativeSPAN, list[nn.Parameter | None]]:
     """
     :param span: A network or a stack
-    :param heads: The linear layers that read its modes; none where it has a head of its own
-    :return: Its shape as the kernel knows it, and its own parameters in the kernel's order
+    :param heads: The linear layers that read its modes; none where it has its own head
+    :return: Its shape as the kernel knows it, and its parameters in the kernel's order
     """
     check_type(span, SPAN)
     for head in heads:
@@ -80,5 +80,5 @@ def span_parameters(span: Any, heads: Sequence[Any]) -> tuple[NativeSPAN, list[n
         )
     own = span._native_parameters()
     if own is None or [None if param is None else param.shape for param in own] != list(span.native.shapes):
-        raise Unsupported("somebody has changed a part of a SPAN network")
+        raise Unsupported("a part of a SPAN network was replaced")
     return span.native, list(own)

@@ -1,7 +1,7 @@
 """
 Ways to bring an observation into [0, 1], where the splines live.
 
-``dense`` is the one to use. The others are what the paper argues against, kept so that the argument can be measured.
+``dense`` is the one to use. The others are those that the paper argues against, kept for comparison.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from sb3_span.nn.stacked import StackedLinear, pick, stacked_linear
 
 def make_preprocess(arch: SPANArch, input_dim: int, n_stack: int) -> nn.Module:
     """
-    :param arch: Its ``preprocess`` chooses, its ``latent_dim`` sizes the dense layer
+    :param arch: ``preprocess`` chooses the module, ``latent_dim`` sizes the dense layer
     :param input_dim: Number of features that enter
     :param n_stack: Number of stacked networks C
     :return: A module that maps (B, input_dim) to (C, B, D) in [0, 1]; C is 1 when called with ``only``
@@ -60,7 +60,7 @@ class NormSigmoid(nn.Module):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Uses the running statistics also in training when a batch has none to give: with one sample, or with a NaN."""
+    """Uses the running statistics also in training where a batch gives none: with one sample, or with a NaN."""
 
     def forward(self, x: th.Tensor) -> th.Tensor:
         learns = self.training and x.shape[0] > 1 and bool(x.isfinite().all())
@@ -95,14 +95,14 @@ class MinMax(nn.Module):
         return z.clamp(0, 1).where(known, 0.5 + 0 * x).unsqueeze(0)
 
     def _update(self, x: th.Tensor) -> None:
-        # A NaN or infinite input must not spoil the bounds for good.
+        # A NaN or infinite input must not ruin the bounds forever.
         finite = x.isfinite()
         self.running_min.copy_(th.minimum(self.running_min, x.where(finite, float("inf")).amin(0)))
         self.running_max.copy_(th.maximum(self.running_max, x.where(finite, -float("inf")).amax(0)))
 
 
 class Clamp(nn.Module):
-    """For observations that are within [0, 1] already."""
+    """For observations that are already within [0, 1]."""
 
     def forward(self, x: th.Tensor, only: int | None = None) -> th.Tensor:
         return x.clamp(0, 1).unsqueeze(0)

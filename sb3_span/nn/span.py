@@ -75,15 +75,15 @@ class SPAN(nn.Module):
 
         So modes start around zero and differ between states, as the hidden units of an MLP do; modes around 1 would all look
         alike to the head. The lines around 1 have random slopes, gentler the more there are, so that a product over many
-        dimensions neither dies nor explodes.
+        dimensions neither vanishes nor explodes.
 
         :return: Shape (C, D, N, M)
         """
         arch, dim, size = self.arch, self.latent_dim, self.group_size
         slopes = th.empty(stack, dim, 1, arch.nmodes).normal_(0.0, arch.slope / size**0.5)
-        # Each network takes a group's dimensions in an order of its own, and again from the first when it has more modes.
+        # Each network goes through a group's dimensions in its own order, from the first again when it has more modes.
         crossing = th.stack([th.randperm(size) for _ in range(stack)])[:, th.arange(arch.nmodes) % size]  # (C, M)
-        place = th.arange(dim) % size  # of a dimension in its group, whose own size is less than the others' if it is the last
+        place = th.arange(dim) % size  # of a dimension in its group; the last group may be smaller
         sizes = (dim - th.arange(dim) + place).clamp(max=size)
         crosses = crossing[:, None, None, :] % sizes[None, :, None, None] == place[None, :, None, None]  # (C, D, 1, M)
         slopes = th.where(crosses, arch.slope * th.empty_like(slopes).uniform_(*CROSSING_SLOPES), slopes)
@@ -128,7 +128,7 @@ class SPAN(nn.Module):
         return out[0] if is_single else out
 
     def _native_parameters(self) -> tuple[th.Tensor | None, ...] | None:
-        """The parameters as the native kernel takes them; None when someone has put something of their own in between."""
+        """The parameters in the native kernel's order; None if a part of the network was replaced."""
         # Straight from the dictionaries: a module's attributes take longer to look up than the kernel takes for one sample.
         own, modules = self._parameters, self._modules
         preprocess, head = modules["preprocess"], modules["head"]
@@ -152,8 +152,8 @@ class SPAN(nn.Module):
 
 def _read_size(name: str, value: Any) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} is {value!r}; a SPAN network takes an integer of at least 1.")
-    return int(value)  # numpy's, as of a MultiDiscrete space, cannot be scripted
+        raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1.")
+    return int(value)  # numpy's, as from a MultiDiscrete space, cannot be scripted
 
 
 def has_hooks(module: nn.Module) -> bool:

@@ -12,8 +12,8 @@ def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int, group_s
 
     :param values: Shape (C, B, D, N), or (1, B, D, N) for all networks alike
     :param coefficients: Shape (C, D, N, M)
-    :param latent_dim: D as a number, which the shapes do not hold while they are traced
-    :param group_size: Number of dimensions of a group, likewise; the last group may have fewer
+    :param latent_dim: D as a number, since shapes are not numbers while they are traced
+    :param group_size: Number of dimensions of a group; the last group may have fewer
     :return: Modes of one group after the other, shape (C, B, W)
     """
     values = values.expand(coefficients.shape[0], -1, -1, -1)
@@ -32,8 +32,8 @@ def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
     """
     Multiply over the latent dimensions, in a tree.
 
-    The gradient of a factor is then a product of the other factors, without the division of ``torch.prod``'s:
-    it stays right when a factor is zero or the product underflows.
+    The gradient of a factor is then a product of the other factors, without the division in ``torch.prod``'s:
+    it is right when a factor is zero or the product underflows.
 
     :param factors: Shape (C, D, ...)
     :param latent_dim: D
@@ -51,7 +51,7 @@ def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
 
 def normalize(modes: th.Tensor, epsilon: float = NORM_EPSILON) -> th.Tensor:
     """
-    Layer normalisation without parameters: what a sample's modes tell is which of them are large, not how large all are.
+    Layer normalisation without parameters: a sample's modes then say which of them are large, not how large all are.
 
     :param modes: Shape (..., M)
     :param epsilon: Added to the variance

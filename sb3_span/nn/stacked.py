@@ -29,7 +29,7 @@ def stacked_linear(x: th.Tensor, weight: th.Tensor, bias: th.Tensor) -> th.Tenso
 
 class StackedLinear(nn.Module):
     """
-    C linear layers side by side, each initialised like ``nn.Linear``.
+    C parallel linear layers, each initialised like ``nn.Linear``.
 
     :param input_dim: Number of inputs of each layer
     :param output_dim: Number of outputs of each layer

@@ -1,7 +1,7 @@
 """
 The network inside d3rlpy, and data sets of Minari.
 
-Importing it makes SPAN known to ``d3rlpy.load_learnable``, and ``algo.save_policy`` able to write ONNX again.
+Importing it registers SPAN with ``d3rlpy.load_learnable``, and lets ``algo.save_policy`` write ONNX again.
 """
 
 try:
@@ -17,7 +17,7 @@ except ImportError as error:
 from sb3_span.offline.adroit import REFERENCE_SCORES, normalized_score
 from sb3_span.offline.encoder import SPANEncoderFactory
 from sb3_span.offline.evaluation import evaluate
-from sb3_span.offline.export import save_policy as _save_policy  # noqa: F401  takes the place of d3rlpy's
+from sb3_span.offline.export import save_policy as _save_policy  # noqa: F401  replaces d3rlpy's
 from sb3_span.offline.iql import SPANIQL, SPANIQLConfig, make_config
 from sb3_span.offline.minari_data import load_minari
 

@@ -1,8 +1,8 @@
-"""The tasks of the Adroit hand: how long an episode is, and D4RL's scores."""
+"""The tasks of the Adroit hand: length of an episode, and D4RL's scores."""
 
 import numpy as np
 
-# Steps of an episode in D4RL. Gymnasium-Robotics has 200 for pen too, and data sets have what they were recorded with.
+# Steps of an episode in D4RL. Gymnasium-Robotics has 200 for the pen too, and data sets have those of the recording.
 EPISODE_STEPS = {
     "AdroitHandDoor-v1": 200,
     "AdroitHandHammer-v1": 200,
@@ -26,6 +26,6 @@ def normalized_score(env_id: str, returns: np.ndarray | float) -> np.ndarray:
     :return: Scores of the same shape: 0 for a random policy, 100 for an expert
     """
     if env_id not in REFERENCE_SCORES:
-        raise ValueError(f"There are no reference scores for {env_id!r}; there are for {list(REFERENCE_SCORES)}.")
+        raise ValueError(f"There are no reference scores for {env_id!r}, only for {list(REFERENCE_SCORES)}.")
     low, high = REFERENCE_SCORES[env_id]
     return 100 * (np.asarray(returns) - low) / (high - low)

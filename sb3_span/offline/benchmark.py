@@ -22,10 +22,10 @@ ROWS = 20_000
 
 def time_updates(hyperparams: Path, env_id: str, rounds: int) -> dict[str, Any]:
     """
-    Batches of random numbers, drawn from a data set of the size of an expert's: what they are does not change the time.
+    Batches of random numbers, from a data set as large as an expert's: the values do not change the time.
 
     :param hyperparams: Folder with ``offline_span.yml`` and ``offline_mlp.yml``
-    :param env_id: One of the Adroit hand's
+    :param env_id: An environment of the Adroit hand
     :param rounds: Rounds to measure
     :return: One row of the table
     """

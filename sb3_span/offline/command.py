@@ -1,4 +1,4 @@
-"""``sb3-span offline train``: a study of data sets, put together from the command line."""
+"""``sb3-span offline train``: a study of data sets, from the command line."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,17 +25,17 @@ def train_offline(
     n_workers: int,
 ) -> bool:
     """
-    Train IQL on data sets of Minari, or continue. The runs are those of a study in the given folder, to which further
-    calls may add data sets, methods and seeds.
+    Train IQL on data sets of Minari, or continue. The runs are a study in the given folder, to which further calls can add
+    data sets, methods and seeds.
 
     :param datasets: Ids of data sets
-    :param methods: Out of ``METHODS``
+    :param methods: From ``METHODS``
     :param n_seeds: Seeds for each data set and method
     :param folder: Folder for the records
     :param steps: Updates in a run
     :param n_episodes: Episodes of the evaluation at the end
     :param hyperparams: Folder with ``offline_span.yml`` and ``offline_mlp.yml``
-    :param download: Whether to download data sets that are not there
+    :param download: Whether to download missing data sets
     :param n_workers: Runs at a time
     :return: Whether every one of these runs is done
     """

@@ -9,14 +9,14 @@ from d3rlpy.dataset import BasicTransitionPicker, MDPDataset, Transition, Transi
 
 class ArrayDataset(MDPDataset):
     """
-    d3rlpy's ``MDPDataset``, with the same batches in a small part of the time: d3rlpy picks a batch of 256 in 256 steps, which
-    takes half as long as IQL's update with it.
+    d3rlpy's ``MDPDataset`` with the same batches in a fraction of the time: d3rlpy picks a batch of 256 in 256 steps, half as
+    long as IQL's update with it.
 
     :param observations: Shape (N, ...), N rows of all episodes
     :param actions: Shape (N, A)
     :param rewards: Shape (N,)
     :param terminals: Shape (N,): 1 where an episode ended
-    :param timeouts: Shape (N,): 1 where an episode was cut off; its last row has no next observation and is no transition
+    :param timeouts: Shape (N,): 1 where an episode was cut off; the last row has no next observation and is no transition
     :param kwargs: As for ``MDPDataset``
     """
 
@@ -32,11 +32,11 @@ class ArrayDataset(MDPDataset):
         super().__init__(observations, actions, rewards, terminals, timeouts, **kwargs)
         self._observations, self._actions, self._rewards = observations, actions, rewards.reshape(-1, 1)
         self._ends = terminals.astype(bool)
-        self._rows = np.flatnonzero(timeouts == 0)  # those that a transition begins with, in d3rlpy's order
+        self._rows = np.flatnonzero(timeouts == 0)  # the first rows of transitions, in d3rlpy's order
 
     def sample_transition_batch(self, batch_size: int) -> TransitionMiniBatch:
         as_picked = type(self.transition_picker) is BasicTransitionPicker
-        if not as_picked or self.transition_count != len(self._rows):  # a picker of the user's, or episodes have been added
+        if not as_picked or self.transition_count != len(self._rows):  # a user's picker, or episodes were added
             return super().sample_transition_batch(batch_size)
         return self.make_batch(np.random.randint(len(self._rows), size=batch_size))
 
@@ -63,7 +63,7 @@ class ArrayDataset(MDPDataset):
 
 
 class _Picked(Sequence[Transition]):
-    """The transitions of a batch, one by one: few algorithms ask for them."""
+    """The transitions of a batch, one by one: few algorithms need them."""
 
     def __init__(self, dataset: ArrayDataset, indices: np.ndarray) -> None:
         self._dataset, self._indices = dataset, indices

@@ -60,7 +60,7 @@ class SPANEncoderWithAction(EncoderWithAction):
 @dataclass
 class SPANEncoderFactory(EncoderFactory):
     """
-    SPAN for any algorithm of d3rlpy, in the place of ``VectorEncoderFactory``.
+    SPAN for any algorithm of d3rlpy, instead of ``VectorEncoderFactory``.
 
     The fields are those of :class:`sb3_span.SPANArch`.
     """

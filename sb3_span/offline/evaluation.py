@@ -1,4 +1,4 @@
-"""Evaluation with several environments stepped together: the agent is asked once for all of them."""
+"""Evaluation with several environments stepped together, with one call of the agent for all of them."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-# More would hardly save time: the agent's share of a step is small by then, and every Adroit hand takes 30 MB.
+# More would hardly save time: the agent's share of a step is then small, and every Adroit hand needs 30 MB.
 N_ENVS = 20
 
 
@@ -20,7 +20,7 @@ def make_envs(env: gym.Env, n_episodes: int) -> list[gym.Env]:
     """
     :param env: An environment
     :param n_episodes: Episodes that an evaluation will have
-    :return: That environment and more of its kind, as many as such an evaluation makes good use of
+    :return: That environment and copies of it, as many as speed up such an evaluation
     """
     assert env.spec is not None
     return [env, *(gym.make(env.spec) for _ in range(min(N_ENVS, n_episodes) - 1))]
@@ -28,7 +28,7 @@ def make_envs(env: gym.Env, n_episodes: int) -> list[gym.Env]:
 
 def evaluate(agent: Agent, envs: Sequence[gym.Env], n_episodes: int, seed: int) -> np.ndarray:
     """
-    Play deterministic episodes. Which environment plays an episode does not matter: every episode has a seed of its own.
+    Play deterministic episodes. It does not matter which environment plays an episode: every episode has its own seed.
 
     :param agent: The agent
     :param envs: Environments of one kind; one is enough, more are quicker

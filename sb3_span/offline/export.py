@@ -36,9 +36,9 @@ _save_policy_of_d3rlpy = QLearningAlgoBase.save_policy
 
 def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
     """
-    ``algo.save_policy`` of d3rlpy's Q-learning algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own hands torch's
-    ONNX exporter a kind of function that it no longer takes, whatever the encoder. This one takes batches of any size, and
-    needs the extra ``deploy``.
+    ``algo.save_policy`` of d3rlpy's Q-learning algorithms, once ``sb3_span.offline`` is imported. d3rlpy's own passes a kind
+    of function to torch's ONNX exporter that this no longer supports. This one supports batches of any size, and needs the
+    extra ``deploy``.
 
     :param algo: Any of d3rlpy's algorithms, its networks built
     :param fname: ``.pt`` for TorchScript, ``.onnx`` for ONNX
@@ -55,7 +55,7 @@ def save_policy(algo: QLearningAlgoBase, fname: Path | str) -> None:
             "built (by fit or build_with_dataset) for observations that are one array."
         )
     example = th.zeros(2, *shape, device=algo._device)
-    algo.predict(example.cpu().numpy())  # scalers make their tensors when they are first used, which must not be while tracing
+    algo.predict(example.cpu().numpy())  # scalers create their tensors when first used, which must not happen while tracing
     algo.impl.modules.set_eval()
     graph = trace(_GreedyPolicy(algo), (example,), ["input_0"], ["output_0"])  # d3rlpy's names
     with written_whole(Path(fname)) as temporary:

@@ -1,8 +1,8 @@
 """
 An update of IQL without autograd.
 
-The three losses of IQL are short formulas, and so are their gradients by the outputs. From there on the native kernel
-does the work: a SPAN and d3rlpy's linear layers on top of it are one network of the kernel, gradients included.
+The three losses of IQL are short formulas, and so are their gradients by the outputs. The native kernel
+does the rest: a SPAN and d3rlpy's linear layers on top of it are one network of the kernel, gradients included.
 """
 
 import math
@@ -28,7 +28,7 @@ class FusedNetwork:
     A module of d3rlpy: an encoder that is a SPAN, and the linear layers that read its modes.
 
     :param module: The module
-    :param heads: The names of the layers; their outputs are side by side in this network's
+    :param heads: The names of the layers; this network's outputs are theirs, concatenated
     """
 
     def __init__(self, module: nn.Module, *heads: str) -> None:
@@ -41,11 +41,11 @@ class FusedNetwork:
 
     def prepare(self, *inputs: th.Tensor, trained: bool = True) -> bool:
         """
-        Take the parameters as they are now.
+        Read the present parameters.
 
-        :param inputs: What the network is going to be asked for
+        :param inputs: The coming inputs
         :param trained: Whether there will be a backward pass
-        :return: Whether the kernel can do it: torch has to where somebody has changed, hooked or frozen a part
+        :return: Whether the kernel can do it: torch has to if a part was replaced, hooked or frozen
         """
         try:
             self._parameters = self._read(trained)
@@ -83,11 +83,11 @@ class FusedNetwork:
 
     def backward(self, grad_out: th.Tensor) -> None:
         """
-        Give the parameters their gradients, in the place of those that they had.
+        Set the parameters' gradients, replacing earlier ones.
 
         :param grad_out: The gradient of the outputs, shape (B, O)
         """
-        assert self.native is not None and self._kept is not None, "a forward pass has to keep what backward needs"
+        assert self.native is not None and self._kept is not None, "backward needs a forward pass with keep=True"
         x, z = self._kept
         self._kept = None
         wanted = (False, *(parameter is not None for parameter in self._parameters))
@@ -108,7 +108,7 @@ class FusedUpdate:
     """
     d3rlpy's update of IQL, for SPAN in all three roles.
 
-    :param impl: What d3rlpy has built
+    :param impl: d3rlpy's implementation
     """
 
     def __init__(self, impl: IQLImpl) -> None:
@@ -122,7 +122,7 @@ class FusedUpdate:
     @th.no_grad()
     def run(self, batch: TorchMiniBatch) -> dict[str, float] | None:
         """
-        :return: The losses as d3rlpy names them; None, and nothing is changed, where the kernel cannot do it
+        :return: The losses by d3rlpy's names; None, without any change, if the kernel cannot do it
         """
         x, after = batch.observations, batch.next_observations
         others = (batch.actions, batch.rewards, batch.terminals, batch.intervals)
@@ -182,18 +182,18 @@ class FusedUpdate:
         distance = (batch.actions - mean) / deviation
         squared = distance.square()
         density = (squared * -0.5 - clipped).sum(dim=1, keepdim=True) - 0.5 * math.log(2 * math.pi) * mu.shape[1]
-        share = weight / -len(mu)  # of the loss in a sample's density
+        share = weight / -len(mu)  # gradient of the loss by a sample's density
         loss = float((share * density).sum())
         _check_finite("actor", loss)
         grad_mu = share * distance / deviation * (1 - mean.square())
-        grad_logstd = share * (squared - 1) * (clipped == logstd)  # where it is clipped it does not move
+        grad_logstd = share * (squared - 1) * (clipped == logstd)  # no gradient where it is clipped
         self.policy.backward(th.cat([grad_mu, grad_logstd], dim=1))
         impl.modules.actor_optim.step()
         return loss
 
 
 def _check_finite(name: str, loss: float) -> None:
-    """Before the optimizer's step, which would spread it over all parameters."""
+    """Check before the optimizer's step, which would spread it to all parameters."""
     if not math.isfinite(loss):
         raise ValueError(
             f"The loss of the {name} is {loss}: observations, actions, rewards or the networks' parameters are not finite. "
@@ -202,5 +202,5 @@ def _check_finite(name: str, loss: float) -> None:
 
 
 def _joined(tensors: Sequence[th.Tensor]) -> th.Tensor:
-    """One tensor is itself and follows the optimizer; several are copied, which is good until its next step."""
+    """A single tensor follows the optimizer; several are copied, valid until its next step."""
     return tensors[0] if len(tensors) == 1 else th.cat(list(tensors))

@@ -28,7 +28,7 @@ ROLES = {"pi": "actor", "qf": "critic", "vf": "value"}
 
 @dataclasses.dataclass
 class FusedAdamFactory(AdamFactory):
-    """d3rlpy's Adam, with all parameters updated in one call: they are few and small, and calls are what takes the time."""
+    """d3rlpy's Adam, with all parameters updated in one call: they are few and small, and most of the time goes into calls."""
 
     def create_optimizer(self, named_modules: Iterable[tuple[str, nn.Module]], lr: float) -> th.optim.Adam:
         params = dict.fromkeys(param for _, module in named_modules for param in module.parameters())
@@ -112,7 +112,7 @@ def _make_encoders(policy_kwargs: Mapping[str, Any]) -> dict[str, EncoderFactory
 class SPANIQLImpl(IQLImpl):
     """
     d3rlpy's updates. With SPAN in all roles the native kernel does them; otherwise the target critic, which does not change
-    between them, is asked once and without a graph.
+    between them, is evaluated once and without a graph.
     """
 
     _target: tuple[TorchMiniBatch | None, th.Tensor | None] = (None, None)
@@ -172,7 +172,7 @@ class SPANIQL(IQL):
         actor_optim = self._config.actor_optim_factory.create(
             policy.named_modules(), lr=self._config.actor_learning_rate, compiled=self.compiled
         )
-        # The rest of what d3rlpy has built stays.
+        # The rest of d3rlpy's implementation stays.
         self._impl = SPANIQLImpl(
             observation_shape=observation_shape,
             action_size=action_size,

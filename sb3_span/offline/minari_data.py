@@ -1,9 +1,9 @@
 """
 Data sets of Minari for d3rlpy.
 
-d3rlpy 2.8 has a loader of its own, ``d3rlpy.datasets.get_minari``, which must not be used: Minari stores one observation more
-than actions in every episode, that loader joins them as they are, and the observations of each further episode come one row
-later than what belongs to them. Nothing fails, and the agent learns nonsense.
+d3rlpy 2.8 has its own loader, ``d3rlpy.datasets.get_minari``, which must not be used: Minari stores one observation more than
+actions in every episode, that loader joins them unaligned, and the observations of each further episode are one more row late.
+Nothing fails, and the agent learns nonsense.
 """
 
 import dataclasses
@@ -22,17 +22,17 @@ from minari.storage import get_dataset_path
 from sb3_span.offline.adroit import EPISODE_STEPS
 from sb3_span.offline.dataset import ArrayDataset
 
-# What reading a file raises that is truncated, or is not what Minari writes.
+# Errors from a file that is truncated or not Minari's.
 DAMAGED = (OSError, KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RuntimeError)
 
 
 def load_minari(dataset_id: str, download: bool = False) -> tuple[ArrayDataset, gym.Env]:
     """
     A data set of Minari, aligned: row by row an observation, the action taken there, its reward, and whether it ended the
-    episode. The observation after an episode's last action is left out, as d3rlpy has no place for it.
+    episode. The observation after an episode's last action is left out, since d3rlpy cannot store it.
 
     :param dataset_id: For example ``"D4RL/door/expert-v2"``
-    :param download: Whether to download it when it is not there
+    :param download: Whether to download it if it is missing
     :return: The data set, and the environment to evaluate in, with the task's own time limit
     """
     data = _open(dataset_id, download)
@@ -57,7 +57,7 @@ def _open(dataset_id: str, download: bool) -> MinariDataset:
     is_there = (get_dataset_path(dataset_id) / "data").exists()
     if not is_there and not download:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about other data sets that are damaged
+            warnings.simplefilter("ignore")  # warnings about other, damaged data sets
             known = sorted(minari.list_local_datasets())
         raise ValueError(
             f"The data set {dataset_id!r} is not in {get_dataset_path()}; there are {known}. "
@@ -67,7 +67,7 @@ def _open(dataset_id: str, download: bool) -> MinariDataset:
     try:
         if not is_there:
             minari.download_dataset(dataset_id)
-    except Exception as error:  # whatever the network's libraries raise
+    except Exception as error:  # network libraries may raise anything
         raise ValueError(f"The data set {dataset_id!r} could not be downloaded: {error}") from error
     try:
         return minari.load_dataset(dataset_id)
@@ -110,7 +110,7 @@ def _align(data: MinariDataset) -> ArrayDataset:
                 raise ValueError(f"episode {episode.id} has {n_steps} rewards, and {name} for {length} steps")
         ends = episode.terminations.astype(bool)
         stops = episode.truncations.astype(bool) & ~ends
-        stops[-1] = not ends[-1]  # also where the recording just stopped
+        stops[-1] = not ends[-1]  # also if the recording just stopped
         observations.append(episode.observations[:-1])
         actions.append(episode.actions)
         rewards.append(episode.rewards)
@@ -124,7 +124,7 @@ def _align(data: MinariDataset) -> ArrayDataset:
     is_discrete = isinstance(data.action_space, spaces.Discrete)
     stacked = np.concatenate(observations)
     return ArrayDataset(
-        observations=stacked if stacked.dtype == np.uint8 else stacked.astype(np.float32),  # images stay as they are
+        observations=stacked if stacked.dtype == np.uint8 else stacked.astype(np.float32),  # images are not converted
         actions=np.concatenate(actions).reshape(total, -1).astype(np.int64 if is_discrete else np.float32),
         rewards=np.concatenate(rewards).astype(np.float32),
         terminals=np.concatenate(terminals).astype(np.float32),
@@ -136,9 +136,7 @@ def _align(data: MinariDataset) -> ArrayDataset:
 
 def _env_spec(data: MinariDataset) -> EnvSpec:
     if data.env_spec is None:
-        raise ValueError(
-            f"The data set {data.id!r} does not say which environment it was collected in, so there is none to evaluate in."
-        )
+        raise ValueError(f"The data set {data.id!r} does not name its environment, so there is none to evaluate in.")
     return data.env_spec
 
 
@@ -155,6 +153,6 @@ def _make_env(data: MinariDataset) -> gym.Env:
         return gym.make(dataclasses.replace(known, kwargs=options, additional_wrappers=wrappers, max_episode_steps=steps))
     except (gym.error.Error, ImportError, ValueError) as error:
         raise ValueError(
-            f"The data set {data.id!r} comes from {spec.id!r}, which cannot be made here: {error}. Import the package that "
+            f"The data set {data.id!r} comes from {spec.id!r}, which cannot be made: {error}. Import the package that "
             "registers it first; the Adroit hand's is gymnasium_robotics."
         ) from error

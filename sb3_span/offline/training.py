@@ -30,7 +30,7 @@ class OfflineTraining(Training):
 
     def __init__(self, run: Run, folder: Path, watcher: Watcher, trust: bool = False) -> None:
         super().__init__(run, folder, watcher, trust)
-        # d3rlpy tells what it finds in a data set, in the middle of a study's screen.
+        # d3rlpy prints what it finds in a data set, onto a study's screen.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         d3rlpy.seed(run.seed)
         self._dataset, env = load_minari(run.env)

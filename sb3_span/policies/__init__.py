@@ -1,4 +1,4 @@
-"""The network inside Stable-Baselines3. What is for sb3-contrib is in ``sb3_span.policies.contrib``."""
+"""The network inside Stable-Baselines3. Policies for sb3-contrib are in ``sb3_span.policies.contrib``."""
 
 from sb3_span.policies.dqn import SPANDQNPolicy
 from sb3_span.policies.extractors import SPANFeaturesExtractor

@@ -18,7 +18,7 @@ from sb3_span.nn.budget import Candidate, Role, count_trainable, match_mlps, spa
 from sb3_span.policies.options import split_by_role
 from sb3_span.policies.registry import ALIAS, supported_algorithms
 
-# What only SPAN's policies take. SAC's MLP would take max_grad_norm in ClippedMlpPolicy; it changes no count.
+# Options of SPAN's policies alone. ClippedMlpPolicy has max_grad_norm too, but it changes no count.
 SPAN_OPTIONS = ("span_arch", "lr_scale", "max_grad_norm", "stacked")
 
 NetArch = Sequence[int] | Mapping[str, Sequence[int]]
@@ -42,7 +42,7 @@ class PolicySizes:
 
     :param roles: The networks that ``span_arch`` or ``net_arch`` shapes, by their role (``pi``, ``vf``, ``qf``)
     :param rest: Parameters of everything else: a features extractor, an LSTM, a standard deviation
-    :param default_arch: What the policy has where ``span_arch`` leaves it out
+    :param default_arch: The policy's default shape
     """
 
     roles: dict[str, Role]
@@ -70,9 +70,9 @@ class PolicySizes:
 
     def span_candidates(self, budget: int | NetArch) -> list[Candidate]:
         """
-        SPAN networks of about so many parameters, see :func:`sb3_span.nn.budget.span_candidates`.
+        SPAN networks with about this number of parameters, see :func:`sb3_span.nn.budget.span_candidates`.
 
-        :param budget: A number of parameters of the whole policy, or the ``net_arch`` whose number it is
+        :param budget: A number of parameters of the whole policy, or a ``net_arch`` to match
         :return: Candidates, best first; none is more than 2 % over
         """
         number = budget if isinstance(budget, Integral) else self.count_mlp(budget)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ class PolicySizes:
 
 
 class _Spaces(gym.Env):
-    """An environment that is never played: an algorithm takes its spaces, and nothing else, to build its networks."""
+    """An environment that is never stepped: an algorithm only needs its spaces to build its networks."""
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
         self.observation_space = observation_space
@@ -105,7 +105,7 @@ class _Spaces(gym.Env):
 
 
 class _Flatten(FlattenExtractor):
-    """The number of a MultiDiscrete space's features is numpy's, which an LSTM in front of an MLP refuses."""
+    """For MultiDiscrete spaces ``features_dim`` is numpy's integer, which an LSTM in front of an MLP refuses."""
 
     def __init__(self, observation_space: spaces.Space) -> None:
         super().__init__(observation_space)
@@ -121,17 +121,19 @@ def policy_sizes(
     """
     Find out which networks an algorithm builds for these spaces.
 
-    A few tiny MLPs are built, and their parameters counted. That of an MLP with two hidden layers is linear in each width:
-    what it grows by tells the number of networks, their inputs and their outputs, whatever the algorithm.
+    A few tiny MLPs are built and their parameters counted. The count of an MLP with two hidden layers is linear in each width;
+    its slopes give the number of networks, their inputs and their outputs, whatever the algorithm.
 
-    :param algorithm: An algorithm that there is a SPAN policy for, such as ``SAC``
+    :param algorithm: An algorithm with a SPAN policy, such as ``SAC``
     :param observation_space: The observation space of the environment
     :param action_space: The action space of the environment
     :param policy_kwargs: Other options of the policy, such as ``n_critics``
     """
     span_class = algorithm.policy_aliases.get(ALIAS)
     if span_class is None:
-        raise ValueError(f"There is no SPAN policy for {algorithm.__name__}; there is for {list(supported_algorithms())}.")
+        raise ValueError(
+            f"There is no SPAN policy for {algorithm.__name__}; the algorithms with one are {list(supported_algorithms())}."
+        )
     env = _Spaces(observation_space, action_space)
     options = dict(policy_kwargs or {})
     buffer: dict[str, Any] = dict(buffer_size=1) if issubclass(algorithm, OffPolicyAlgorithm) else {}
@@ -140,7 +142,7 @@ def policy_sizes(
         with th.random.fork_rng(devices=[]):  # counting must not change what a script draws next
             return algorithm(policy_class, env, policy_kwargs=kwargs, device="cpu", **buffer).policy
 
-    # SB3 has a policy class for vectors, one for images and one for Dict observations; SPAN's knows which features it takes.
+    # SB3 has a policy class for vectors, one for images and one for Dict observations; SPAN's chooses the extractor.
     extractor = build(span_class, **options).features_extractor_class
     options["features_extractor_class"] = _Flatten if extractor is FlattenExtractor else extractor
     options = {name: value for name, value in options.items() if name not in SPAN_OPTIONS}

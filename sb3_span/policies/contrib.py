@@ -40,10 +40,10 @@ class SPANQRDQNPolicy(SPANOptions, QRDQNPolicy):
     """
     QR-DQN's policy with a SPAN network for the quantiles of all actions, and its target.
 
-    Takes every option of sb3-contrib's ``QRDQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
+    Accepts every option of sb3-contrib's ``QRDQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 1
     """
 
     span_roles = ("qf",)
@@ -67,7 +67,7 @@ class SPANTQCPolicy(SPANOffPolicy, TQCPolicy):
     """
     TQC's policy with SPAN networks: one for the actor, one stack for all critics.
 
-    Takes every option of sb3-contrib's ``TQCPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
+    Accepts every option of sb3-contrib's ``TQCPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
@@ -84,7 +84,7 @@ class SPANTRPOPolicy(SPANActorCriticPolicy):
     """
     TRPO's policy: SPAN's for PPO, with actor and critic apart.
 
-    TRPO takes the parameters that its policy gradient reaches for the actor's, and keeps the critic's loss away from them:
+    TRPO treats all parameters that its policy gradient reaches as the actor's, and keeps the critic's loss away from them:
     in a stack, where both share their tensors, the critic would hardly learn.
     """
 
@@ -96,7 +96,7 @@ class SPANMaskableActorCriticPolicy(SPANOnPolicy, MaskableActorCriticPolicy):
     """
     MaskablePPO's policy with a SPAN network each for the actions and the value.
 
-    Takes every option of sb3-contrib's ``MaskableActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two
+    Accepts every option of sb3-contrib's ``MaskableActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two
     more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
@@ -109,7 +109,7 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
     """
     RecurrentPPO's policy with a SPAN network each for the actions and the value, behind the LSTMs.
 
-    Takes every option of sb3-contrib's ``RecurrentActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two
+    Accepts every option of sb3-contrib's ``RecurrentActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and two
     more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
@@ -118,14 +118,14 @@ class SPANRecurrentActorCriticPolicy(SPANOnPolicy, RecurrentActorCriticPolicy):
     """
 
     def _build_mlp_extractor(self) -> None:
-        self.features_dim = int(self.features_dim)  # numpy's with MultiDiscrete observations, which an LSTM refuses
+        self.features_dim = int(self.features_dim)  # numpy's integer with MultiDiscrete observations, which an LSTM refuses
         # Actor and critic read an LSTM each: a stack, whose networks read the same input, would never be evaluated at once.
         self.mlp_extractor = self._make_extractor(self.lstm_output_dim, stacked=False)
 
     def evaluate_actions(  # type: ignore[override]
         self, obs: th.Tensor, actions: th.Tensor, lstm_states: RNNStates, episode_starts: th.Tensor
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        # MultiBinary actions come from sb3-contrib's buffer as they are stored, in integers, which have no log-probability.
+        # sb3-contrib's buffer returns MultiBinary actions as integers, which have no log-probability.
         return super().evaluate_actions(obs, actions.float(), lstm_states, episode_starts)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:

@@ -10,10 +10,10 @@ class SPANDQNPolicy(SPANOptions, DQNPolicy):
     """
     DQN's policy with a SPAN network for the Q-values of all actions, and its target.
 
-    Takes every option of SB3's ``DQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
+    Accepts every option of SB3's ``DQNPolicy`` except ``net_arch`` and ``activation_fn``, and two more:
 
     :param span_arch: Shape of the network, a dict with the fields of :class:`~sb3_span.nn.SPANArch`
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 1
     """
 
     span_roles = ("qf",)

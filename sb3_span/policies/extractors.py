@@ -21,7 +21,7 @@ def default_features_extractor_class(
     """
     The extractor that SB3's Mlp, Cnn and MultiInput policies would use for these observations.
 
-    :param observation_space: The policy's observation space; images are channel-first by then
+    :param observation_space: The policy's observation space; images are channel-first at this point
     :param normalized_image: Whether images come as floats, already normalised
     """
     if isinstance(observation_space, spaces.Dict):
@@ -37,7 +37,7 @@ class SPANFeaturesExtractor(BaseFeaturesExtractor):
     """
     A SPAN body as features extractor, for any SB3 algorithm: its modes are the features.
 
-    Images pass NatureCNN first and Dict observations CombinedExtractor. With an MLP policy and ``net_arch=[]``
+    Images go through NatureCNN first, Dict observations through CombinedExtractor. With an MLP policy and ``net_arch=[]``
     the algorithm's linear heads read the modes directly.
 
     :param observation_space: The observation space of the environment

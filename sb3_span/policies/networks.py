@@ -21,7 +21,7 @@ class SPANExtractor(nn.Module):
     :param features_dim: Number of features
     :param pi: Shape of the actor
     :param vf: Shape of the critic
-    :param stacked: Whether networks of one shape are one stack, evaluated at once; otherwise each has parameters of its own
+    :param stacked: Whether networks of one shape are one stack, evaluated at once; otherwise each has its own parameters
     """
 
     def __init__(self, features_dim: int, pi: SPANArch, vf: SPANArch, stacked: bool) -> None:
@@ -54,9 +54,9 @@ class SPANExtractor(nn.Module):
 
 class SPANNetwork(BasePolicy):
     """
-    Mixed into a network of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, and remembers it.
+    Mixed into a network of SB3, in front of it: has ``span_arch`` in place of SB3's ``net_arch``, and remembers it.
 
-    SB3 builds its part as if the modes were the features and no layer were hidden; SPAN then takes its place.
+    SB3 builds its part as if the modes were the features and there were no hidden layers; SPAN then replaces its body.
 
     :param span_arch: The network's shape
     :param features_dim: Number of features
@@ -125,7 +125,7 @@ class SPANCritic(ContinuousCritic):
         :param actions: Shape (B, A)
         :return: Shape (C, B, n_quantiles)
         """
-        # As in SB3: a features extractor that the actor shares learns from the actor's loss only.
+        # As in SB3: a features extractor shared with the actor learns from the actor's loss only.
         with th.set_grad_enabled(not self.share_features_extractor):
             features = self.extract_features(obs, self.features_extractor)
         return self.qf(th.cat([features, actions], dim=1))

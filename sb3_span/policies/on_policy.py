@@ -41,13 +41,13 @@ class SPANActorCriticPolicy(SPANOnPolicy, ActorCriticPolicy):
     """
     Actor-critic policy with a SPAN network each for the actions and the value.
 
-    Takes every option of SB3's ``ActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
+    Accepts every option of SB3's ``ActorCriticPolicy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``vf``
     :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 2 for all parts but ``other``
     :param stacked: Whether the two, when they have one shape, share their parameters' tensors and are evaluated at once.
-        False is for algorithms that tell the actor's parameters from the critic's; TRPO has a policy of its own for that
+        False is for algorithms that must tell the actor's parameters from the critic's; TRPO has its own policy for that
     """
 
     def __init__(self, *args: Any, stacked: bool = True, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What SB3's policies cannot ask of optimizers: clipped gradients (for SAC and similar algorithms), learning rates by part."""
+"""What SB3's policies lack: clipped gradients (for SAC and similar algorithms), learning rates by part."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ from stable_baselines3.common.type_aliases import Schedule
 
 from sb3_span.nn import SPAN
 
-# What can have a learning rate of its own: the parts of the SPAN networks, whose heads are the layers that read the modes, and
-# all else that the policy trains: features extractors, LSTMs, and a standard deviation that does not depend on the state.
+# What can have its own learning rate: the parts of the SPAN networks, whose heads are the layers that read the modes, and all
+# else that the policy trains: features extractors, LSTMs, and a standard deviation that does not depend on the state.
 SPAN_PARTS = ("preprocess", "coefficients", "scale", "head")
 PARTS = (*SPAN_PARTS, "other")
 # SB3's names for the linear layers that read the modes, where they are not SPAN's own.
@@ -23,8 +23,8 @@ class Adapted(th.optim.Optimizer):
     """
     Mixed into an optimizer class, in front of it: clips all gradients together, scales learning rates, steps.
 
-    What it does is in the defaults. Unlike the parameter groups they are pickled and yet not replaced by load_state_dict:
-    what is asked for now counts, whatever a checkpoint was trained with.
+    Its options are in ``defaults``. Unlike the parameter groups these are pickled, yet not replaced by load_state_dict: the
+    present options count, whatever a checkpoint was trained with.
     """
 
     plain_class: type[th.optim.Optimizer]
@@ -37,21 +37,21 @@ class Adapted(th.optim.Optimizer):
             _clip([param.grad for param in params if param.grad is not None], max_grad_norm)
         if lr_scale is None:
             return super().step()
-        # SB3 sets the learning rate, and saves and loads the optimizer: that there are several groups is only for the step.
+        # SB3 sets the learning rate, saves and loads the optimizer with one group: there are several during the step only.
         whole = _only_group(self)
         groups = _split(whole, lr_scale)
         self.param_groups[:] = groups  # in place: an optimizer inside of this one may have the same list
         try:
             return super().step()
         finally:
-            # What an optimizer counts in its groups, it counts alike in all of them.
+            # Counters that an optimizer keeps in its groups are the same in all of them.
             whole.update((key, value) for key, value in groups[0].items() if key not in ("params", "lr"))
             self.param_groups[:] = [whole]
 
     step.hooked = True  # type: ignore[attr-defined]  # torch's hooks are in the step of the class behind
 
     def __repr__(self) -> str:
-        """With the learning rates that are used."""
+        """Shows the learning rates that are used."""
         lr_scale, whole = self.defaults.get("lr_scale"), list(self.param_groups)
         if lr_scale is None or len(whole) != 1:
             return super().__repr__()
@@ -69,14 +69,14 @@ class Adapted(th.optim.Optimizer):
 def _only_group(optimizer: th.optim.Optimizer) -> dict[str, Any]:
     if len(optimizer.param_groups) != 1:
         raise ValueError(
-            f"The optimizer has {len(optimizer.param_groups)} groups of parameters; lr_scale takes one, as SB3 makes it. "
-            "Set policy_kwargs=dict(lr_scale=1.0) to use groups of your own."
+            f"The optimizer has {len(optimizer.param_groups)} groups of parameters; lr_scale needs one, as SB3 makes it. "
+            "Set policy_kwargs=dict(lr_scale=1.0) to use your own groups."
         )
     return optimizer.param_groups[0]
 
 
 def _split(group: dict[str, Any], lr_scale: list[float]) -> list[dict[str, Any]]:
-    """A group of parameters by their factors of the learning rate."""
+    """Split a group of parameters by their factors of the learning rate."""
     groups: dict[float, dict[str, Any]] = {}
     for param, factor in zip(group["params"], lr_scale, strict=True):
         if factor not in groups:
@@ -111,10 +111,10 @@ def _adapt(optimizer: th.optim.Optimizer) -> None:
 
 def clip_gradients(optimizer: th.optim.Optimizer, max_grad_norm: float) -> None:
     """
-    From now on the optimizer clips the norm of all its gradients together before each step.
+    Make the optimizer clip the norm of all its gradients together before each step.
 
     :param optimizer: Any of torch's, such as ``Adam``
-    :param max_grad_norm: The largest norm that is left alone
+    :param max_grad_norm: The largest norm that is not clipped
     """
     _adapt(optimizer)
     optimizer.defaults["max_grad_norm"] = max_grad_norm
@@ -124,7 +124,7 @@ def scale_learning_rates(
     optimizer: th.optim.Optimizer, parts: Mapping[th.nn.Parameter, str], lr_scale: Mapping[str, float]
 ) -> None:
     """
-    From now on each part is trained with its own multiple of the learning rate.
+    Make the optimizer train each part with its own multiple of the learning rate.
 
     :param optimizer: Any of torch's, with one group of parameters
     :param parts: The part that each parameter belongs to
@@ -146,7 +146,7 @@ def parts_of(module: th.nn.Module) -> dict[th.nn.Parameter, str]:
     parts = dict.fromkeys(module.parameters(), "other")
     for name, layer in module.named_modules():
         path = name.split(".")
-        is_features = any("features_extractor" in part for part in path)  # what is in there is the user's, whatever its name
+        is_features = any("features_extractor" in part for part in path)  # the user's, whatever the names in it
         if isinstance(layer, th.nn.Linear) and not is_features and not HEADS.isdisjoint(path):
             parts.update(dict.fromkeys(layer.parameters(), "head"))
     for span in module.modules():
@@ -176,7 +176,7 @@ def read_lr_scale(lr_scale: Any) -> dict[str, float]:
 
 
 def optimizers_of(policy: BasePolicy) -> Iterator[th.optim.Optimizer]:
-    """A policy's own optimizer, or those of its actor and critic; not one that a user's features extractor has."""
+    """A policy's own optimizer, or those of its actor and critic; not one inside a user's features extractor."""
     for owner in (policy, getattr(policy, "actor", None), getattr(policy, "critic", None)):
         if isinstance(optimizer := getattr(owner, "optimizer", None), th.optim.Optimizer):
             yield optimizer

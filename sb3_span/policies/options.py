@@ -1,4 +1,4 @@
-"""What every SPAN policy does with its options, whatever the algorithm."""
+"""How every SPAN policy reads its options, whatever the algorithm."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -11,11 +11,11 @@ from stable_baselines3.common.type_aliases import Schedule
 from sb3_span.nn import SPANArch
 from sb3_span.policies.extractors import default_features_extractor_class
 from sb3_span.policies.optimizers import GradientClipping, optimizers_of, parts_of, read_lr_scale, scale_learning_rates
-from sb3_span.policies.registry import ALIAS, users_of
 from sb3_span.policies.saturation import warn_of_bounds
 
 MLP_OPTIONS = ("net_arch", "activation_fn")
-SIZES = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size"}
+# With one of these in span_arch, the others have the paper's values instead of those of the policy's default shape.
+SHAPE = {"nmodes", "nelems", "basis", "degree", "latent_dim", "group_size", "preprocess"}
 
 
 def split_by_role(
@@ -26,7 +26,7 @@ def split_by_role(
 
     :param span_arch: What the user passed
     :param roles: The roles that the algorithm's networks have
-    :param defaults: For what the user left out, where that is not ``SPANArch``'s own
+    :param defaults: The default shape, where it is not ``SPANArch``'s
     :return: The shape of each role's network
     """
     if not isinstance(span_arch, Mapping) or not any(
@@ -50,19 +50,15 @@ def split_by_role(
 
 
 def _make_arch(options: Any, defaults: Mapping[str, Any] | None) -> SPANArch:
-    """The policy's default shape, unless a size is named: then the sizes that are not are the paper's, ``SPANArch``'s own."""
-    if options is None or (isinstance(options, Mapping) and SIZES.isdisjoint(options)):
+    """The policy's default shape, unless ``span_arch`` names a part of it: then the rest are ``SPANArch``'s own defaults."""
+    if options is None or (isinstance(options, Mapping) and SHAPE.isdisjoint(options)):
         options = {**(defaults or {}), **(options or {})}
     return SPANArch.make(options)
 
 
-# What the algorithms of one family or another ask of their policies.
-OF_FAMILIES = {"actor", "actor_target", "critic", "critic_target", "q_net", "quantile_net", "lstm_actor"}
-
-
 class SPANOptions(BasePolicy):
     """
-    Mixed into a policy of SB3, in front of it: takes ``span_arch`` where SB3 takes ``net_arch``, chooses a features
+    Mixed into a policy of SB3, in front of it: has ``span_arch`` in place of SB3's ``net_arch``, chooses a features
     extractor that fits the observations, scales learning rates, and remembers every option when the policy is saved.
     """
 
@@ -88,11 +84,11 @@ class SPANOptions(BasePolicy):
         shape = {name: kwargs[name] for name in kwargs if name in SPANArch.__dataclass_fields__}
         if shape:
             options = ", ".join(f"{name}={value!r}" for name, value in shape.items())
-            raise ValueError(f"{type(self).__name__} got {options}, which belongs into span_arch: span_arch=dict({options}).")
+            raise ValueError(f"{type(self).__name__} got {options}, which belongs in span_arch: span_arch=dict({options}).")
         if "max_grad_norm" in kwargs and not isinstance(self, GradientClipping):
             raise ValueError(
-                f"{type(self).__name__} got max_grad_norm={kwargs['max_grad_norm']!r}, which is not the policy's here. "
-                "The algorithm clips the gradients: pass max_grad_norm to it."
+                f"{type(self).__name__} got max_grad_norm={kwargs['max_grad_norm']!r}, which is the algorithm's option here. "
+                "Pass max_grad_norm to the algorithm."
             )
         warn_of_bounds(observation_space)
         # SB3 builds the networks inside super().__init__, so this has to be there before.
@@ -107,21 +103,8 @@ class SPANOptions(BasePolicy):
             for optimizer in optimizers_of(self):
                 scale_learning_rates(optimizer, parts_of(self), self.lr_scale)
 
-    def __getattr__(self, name: str) -> Any:
-        """What only another algorithm asks of its policy gets an answer that says so."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError as error:
-            if name not in OF_FAMILIES:
-                raise
-            raise AttributeError(
-                f"{type(self).__name__} has no {name}: it is a policy for {users_of(type(self))}. Every algorithm that there "
-                f'is a SPAN policy for knows its own by the string "{ALIAS}", and a saved model is loaded by the algorithm '
-                "that saved it. Other algorithms take their own policies with features_extractor_class=SPANFeaturesExtractor."
-            ) from error
-
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """torch's; where an agent was trained with other networks, with what to do."""
+        """torch's own, but an agent that was saved with another default shape is told how to load."""
         try:
             return super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
@@ -129,10 +112,10 @@ class SPANOptions(BasePolicy):
             if "size mismatch" not in str(error) or not saved:
                 raise
             shape = f"dict(nmodes={saved[0][3]}, nelems={saved[0][2]})"
-            raise ValueError(
-                f"The saved networks are not shaped as these: {saved[0][3]} modes of {saved[0][2]} basis functions on "
-                f"{saved[0][1]} latent dimensions. An agent saved with the default networks of an earlier version loads with "
-                f"custom_objects=dict(policy_kwargs=dict(span_arch={shape}))."
+            raise RuntimeError(  # a ValueError would be misread by SB3's load
+                f"The saved networks have another shape: {saved[0][3]} modes of {saved[0][2]} basis functions on "
+                f"{saved[0][1]} latent dimensions. If they have the default shape of an earlier version, load the agent with "
+                f"custom_objects=dict(policy_kwargs=dict(span_arch={shape})), and save it again."
             ) from error
 
     def make_network(
@@ -141,10 +124,10 @@ class SPANOptions(BasePolicy):
         """
         One of the policy's networks, made as SB3 makes its own.
 
-        :param network_class: Takes ``span_arch`` and what SB3's network takes
+        :param network_class: Accepts ``span_arch`` and the arguments of SB3's network
         :param role: Whose shape it has
         :param kwargs: What SB3 would pass to its own network
-        :param features_extractor: The extractor that it shares with another network; None for one of its own
+        :param features_extractor: The extractor that it shares with another network; None for its own
         """
         kwargs = {key: value for key, value in kwargs.items() if key not in MLP_OPTIONS}
         return network_class(span_arch=self.archs[role], **self._update_features_extractor(kwargs, features_extractor)).to(
@@ -158,6 +141,6 @@ class SPANOptions(BasePolicy):
         data["lr_scale"] = self.lr_scale
         data["span_arch"] = {role: arch.to_dict() for role, arch in self.archs.items()}
         # SB3 leaves this out: an unshared policy would be loaded as a shared one and act differently.
-        if hasattr(self, "share_features_extractor"):  # DQN and QR-DQN have one network, which has nobody to share with
+        if hasattr(self, "share_features_extractor"):  # DQN and QR-DQN have one network, and nothing to share
             data["share_features_extractor"] = self.share_features_extractor
         return data

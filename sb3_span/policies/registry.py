@@ -6,9 +6,7 @@ from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
-from sb3_span.policies.dispatch import NoSPANPolicy, OwnPolicyClass
-
-ALIAS = "SPANPolicy"
+from sb3_span.policies.dispatch import ALIAS, NoSPANPolicy, OwnPolicyClass
 
 _policies: dict[type[BaseAlgorithm], type[BasePolicy]] = {}
 
@@ -31,14 +29,14 @@ def register_policies() -> None:
         _policies.update(POLICIES)
         for algorithm in WITHOUT:
             algorithm.policy_aliases[ALIAS] = NoSPANPolicy
-            algorithm.policy_class = OwnPolicyClass(SPANPolicy, NoSPANPolicy)  # type: ignore[assignment]
+            algorithm.policy_class = OwnPolicyClass(SPANPolicy, NoSPANPolicy, users_of)  # type: ignore[assignment]
     for algorithm, policy in _policies.items():
         algorithm.policy_aliases[ALIAS] = policy
-        algorithm.policy_class = OwnPolicyClass(SPANPolicy, policy)  # type: ignore[assignment]
+        algorithm.policy_class = OwnPolicyClass(SPANPolicy, policy, users_of)  # type: ignore[assignment]
 
 
 def supported_algorithms() -> dict[str, type[BaseAlgorithm]]:
-    """The algorithms that there is a SPAN policy for, by their names in lower case."""
+    """The algorithms with a SPAN policy, by their names in lower case."""
     return {algorithm.__name__.lower(): algorithm for algorithm in _policies}
 
 
@@ -47,21 +45,6 @@ def policy_for(algorithm: type[BaseAlgorithm]) -> type[BasePolicy] | None:
     return next((_policies[cls] for cls in algorithm.__mro__ if cls in _policies), None)
 
 
-def check_policy(algorithm: BaseAlgorithm) -> None:
-    """
-    Refuse a SPAN policy of another family than the algorithm's, and name the right one.
-
-    :param algorithm: Before it builds its policy
-    """
-    given, expected, name = algorithm.policy_class, policy_for(type(algorithm)), type(algorithm).__name__
-    if expected is None or not issubclass(given, tuple(_policies.values())) or issubclass(given, expected):
-        return
-    raise ValueError(
-        f"{name} was given {given.__name__}, which is for {users_of(given)}. "
-        f'Use {name}({expected.__name__}, env), or the string: {name}("{ALIAS}", env).'
-    )
-
-
-def users_of(policy: type[BasePolicy]) -> str:
-    """The algorithms that a SPAN policy is for, by name."""
-    return ", ".join(cls.__name__ for cls, right in _policies.items() if issubclass(policy, right))
+def users_of(policy: type[BasePolicy]) -> list[str]:
+    """The algorithms that a SPAN policy is for, by name; none for other policies."""
+    return [cls.__name__ for cls, right in _policies.items() if issubclass(policy, right)]

@@ -1,4 +1,4 @@
-"""A warning for observations so large that a SPAN network cannot tell them apart."""
+"""A warning for observations that are too large for a SPAN network to tell apart."""
 
 import warnings
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 from gymnasium import spaces
 
 LARGE = 1e3
-NO_BOUND = 1e30  # such a bound only says what a float can hold
+NO_BOUND = 1e30  # such a bound is only the largest float
 
 
 def warn_of_bounds(space: spaces.Space) -> None:
     """
-    :param space: Observations, whose bounds tell how large they may be, where there are any
+    :param space: Observations, whose bounds, if any, say how large they may be
     """
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     boxes = [part for part in parts if isinstance(part, spaces.Box) and part.dtype.kind == "f"]  # type: ignore[union-attr]
@@ -22,7 +22,7 @@ def warn_of_bounds(space: spaces.Space) -> None:
 
 def warn_of_observations(observations: Any) -> None:
     """
-    :param observations: Those that training begins with: an array, or a dict of them
+    :param observations: The first ones in training: an array, or a dict of arrays
     """
     parts = observations.values() if isinstance(observations, dict) else [observations]
     arrays = [np.asarray(part) for part in parts if part is not None]

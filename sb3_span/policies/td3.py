@@ -10,11 +10,11 @@ class SPANTD3Policy(SPANOffPolicy, TD3Policy):
     """
     The policy of TD3 and DDPG with SPAN networks: one for the actor, one stack for all critics, and a target of each.
 
-    Takes every option of SB3's ``TD3Policy`` except ``net_arch`` and ``activation_fn``, and three more:
+    Accepts every option of SB3's ``TD3Policy`` except ``net_arch`` and ``activation_fn``, and three more:
 
     :param span_arch: Shape of the networks, a dict with the fields of :class:`~sb3_span.nn.SPANArch`, or one such
         dict each for ``pi`` and ``qf``
-    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`
+    :param lr_scale: As for :class:`~sb3_span.SPANPolicy`; by default 1
     :param max_grad_norm: As for :class:`~sb3_span.SPANPolicy`
     """
 

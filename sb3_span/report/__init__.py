@@ -1,4 +1,4 @@
-"""From the evaluations of runs to what they show."""
+"""From the evaluations of runs to conclusions."""
 
 from sb3_span.scores.thresholds import steps_to_threshold
 

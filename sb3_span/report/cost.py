@@ -12,10 +12,10 @@ from sb3_span.scores.references import paper
 
 def expected_cost(minutes: float, success_rate: float) -> float:
     """
-    The minutes that one success costs when failures are paid for: infinite when nothing succeeds.
+    The minutes per success, including failed runs: infinite if nothing succeeds.
 
-    :param minutes: Minutes to the threshold, median over the seeds that met it
-    :param success_rate: The share of seeds that met it
+    :param minutes: Minutes to the threshold, median over the seeds that reached it
+    :param success_rate: The share of seeds that reached it
     """
     return math.inf if success_rate == 0 else minutes / success_rate
 
@@ -54,7 +54,7 @@ def throughput(study: Study) -> pd.DataFrame:
 
 def costs(thresholds_met: pd.DataFrame) -> pd.DataFrame:
     """
-    Minutes to threshold and expected cost, beside the paper's.
+    Minutes to threshold and expected cost, with the paper's.
 
     :param thresholds_met: See :func:`sb3_span.report.measures.by_threshold`
     """

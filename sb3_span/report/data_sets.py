@@ -14,7 +14,7 @@ from sb3_span.report.measures import behind
 from sb3_span.report.tables import Cell, Table
 from sb3_span.scores.references import paper
 
-# Of the table, up to the scores of two methods: what is not broken into lines in a narrow terminal.
+# Columns that are not wrapped in a narrow terminal: those up to the scores of two methods.
 SCORE_COLUMNS = 4
 
 
@@ -49,7 +49,7 @@ def scores(study: Study) -> pd.DataFrame:
 
 def table(frame: pd.DataFrame) -> Table:
     """
-    :param frame: What ``scores`` returned
+    :param frame: The result of ``scores``
     """
     methods = list(dict.fromkeys(frame["method"]))
     rows = []
@@ -107,7 +107,7 @@ def _cell(row) -> Cell:
 
 
 def _mean_std(mean: float, std: float) -> str:
-    """One digit after the point, as in the paper's table."""
+    """One decimal, as in the paper's table."""
     return fixed(mean, nothing="") + ("" if np.isnan(mean) or np.isnan(std) else f" ± {fixed(std)}")
 
 

@@ -32,7 +32,7 @@ class Figures:
     Draws a study's figures into a folder.
 
     :param study: The study
-    :param folder: Where the PNG and SVG files go
+    :param folder: Folder for the PNG and SVG files
     """
 
     def __init__(self, study: Study, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Figures:
         self.colors = {method: PALETTE[i][0] for method, i in method_colors(study.methods).items()}
 
     def learning_curves(self) -> list[Picture]:
-        """Mean return and one standard deviation over the steps, of all runs as far as they got."""
+        """Mean return and one standard deviation over the steps, of all runs, finished or not."""
         pictures = []
         for env in self.study.envs:
             curves = {
@@ -75,7 +75,7 @@ class Figures:
 
     def _draw_curves(self, axes: Axes, env: str, curves: dict[str, pd.DataFrame]) -> None:
         """
-        :param curves: Of each method: x, mean, std, low and high of the runs, and whether all runs are in it
+        :param curves: For each method: x, mean, std, low and high of the runs, and whether it includes all runs
         """
         ends = []
         for method, curve in curves.items():
@@ -186,7 +186,7 @@ def _seeds(counts: Iterable[int]) -> str:
 
 def _curve_over_steps(runs: list[Run]) -> pd.DataFrame:
     """
-    :return: x (steps), mean, std (0 for a single run), low and high of the runs, and whether all runs got there
+    :return: x (steps), mean, std (0 for a single run), low and high of the runs, and whether all runs got that far
     """
     curves = pd.DataFrame({i: pd.Series(run.means, index=run.steps) for i, run in enumerate(runs)}).sort_index()
     # Runs of different settings may be evaluated at different steps: between its evaluations a run keeps the last one.
@@ -204,7 +204,7 @@ def _curve_over_steps(runs: list[Run]) -> pd.DataFrame:
 
 
 def _curve_over_minutes(runs: list[Run]) -> pd.DataFrame:
-    """The same over minutes, up to the runs' median; one that was done earlier keeps its last evaluation."""
+    """The same over minutes, up to the runs' median; a run that ended earlier keeps its last evaluation."""
     start = max(run.seconds[0] for run in runs)
     seconds = np.linspace(start, max(start, np.median([run.final_seconds for run in runs])), TIME_POINTS)
     curves = pd.DataFrame([[return_at(run, second) for run in runs] for second in seconds])

@@ -10,7 +10,7 @@ NOTHING = "-"
 
 
 def label(method: str) -> str:
-    """A method's name as readers know it: ``mlp-large`` is MLP-large."""
+    """A method's name for readers: ``mlp-large`` is MLP-large."""
     return re.sub(r"\b(span|mlp)\b", lambda match: match[0].upper(), method)
 
 
@@ -39,7 +39,7 @@ def percent(share: float) -> str:
 
 
 def number(value: float, nothing: str = NOTHING) -> str:
-    """Three or four digits that matter: 6,099, 491, 38.2, 0.43."""
+    """Three or four significant digits: 6,099, 491, 38.2, 0.43."""
     if not np.isfinite(value):
         return nothing
     digits = 0 if abs(value) >= 99.95 or value == round(value) else 1 if abs(value) >= 9.995 else 2

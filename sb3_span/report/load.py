@@ -1,4 +1,4 @@
-"""From a study's folder to its runs, as far as they got."""
+"""From a study's folder to its runs, finished or not."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from sb3_span.study.folder import STUDY_FILE, read_stored
 from sb3_span.study.plan import Plan, read_plan
 from sb3_span.study.records import ERROR, Record
 
-# What a report needs of a run's settings.
+# The settings of a run that a report needs.
 SETTINGS = {name: str for name in ("key", "env", "method", "algo")} | {
     name: int for name in ("seed", "steps", "eval_freq", "n_eval_episodes")
 }
@@ -25,12 +25,12 @@ class Run:
     """
     One training run, finished or not.
 
-    :param cell: The grid's options that differ from the base setting; empty outside of ablations
-    :param base: What the grid's options are in the base setting; empty outside of ablations
-    :param budget: Steps that the run has when it is finished
+    :param cell: The grid's options that differ from the base setting; empty outside ablations
+    :param base: The base setting's values of the grid's options; empty outside ablations
+    :param budget: Steps of the finished run
     :param steps: Training steps of the evaluations, shape (E,)
-    :param seconds: Seconds of training until then, shape (E,)
-    :param eval_seconds: Seconds of evaluating until then, shape (E,); NaN where they were not measured
+    :param seconds: Seconds of training so far, shape (E,)
+    :param eval_seconds: Seconds of evaluating so far, shape (E,); NaN where not measured
     :param means: Mean return of each evaluation, shape (E,)
     :param settings: All of ``run.json``
     """
@@ -75,12 +75,12 @@ class Run:
 class Study:
     """
     :param runs: Those with at least one evaluation, ordered by environment, method and seed
-    :param planned: The number of planned runs outside of ablation cells, by environment and method. Without a plan, those
-        that left a record
+    :param planned: The number of planned runs outside ablation cells, by environment and method. Without a plan, those
+        with a record
     :param n_planned: The number of all planned runs, None without a plan
-    :param unplanned: Keys of runs that have a record, one that can be read or not, and are not in the plan
+    :param unplanned: Keys of runs with a record, readable or not, that are not in the plan
     :param algos: The algorithms in each environment, planned or run
-    :param broken: What could not be read: the run's folder and why
+    :param broken: Unreadable records: the run's folder and why
     :param failed: Runs that ended with an error, and its last line
     :param remarks: What a reader should know about the study as a whole
     """
@@ -98,7 +98,7 @@ class Study:
     remarks: list[str]
 
     def select(self, env: str, method: str) -> list[Run]:
-        """The runs of a method in an environment, those of ablation cells left out."""
+        """The runs of a method in an environment, without ablation cells."""
         return self._selected.get((env, method), [])
 
     def finished(self, env: str, method: str) -> list[Run]:
@@ -115,7 +115,7 @@ class Study:
 
     @property
     def others(self) -> list[str]:
-        """The methods that the first is compared with."""
+        """The methods that the first one is compared with."""
         return self.methods[1:]
 
     @cached_property
@@ -129,7 +129,7 @@ class Study:
 
 def load_study(folder: Path) -> Study:
     """
-    Read every record of a study. One that cannot be read is listed with its error; the others are not lost by it.
+    Read every record of a study. An unreadable one is listed with its error, and the others are still read.
 
     :param folder: The study's folder: ``runs``, or packed into one table, and, usually, ``study.yml``
     """
@@ -159,7 +159,7 @@ def load_study(folder: Path) -> Study:
         )
     described: list[Any] = [*(plan.runs if plan else []), *runs]
     envs = list(dict.fromkeys(run.env for run in described))
-    # Without a plan SPAN comes first: it is what the others are compared with.
+    # Without a plan SPAN comes first: the others are compared with it.
     methods = list(dict.fromkeys(run.method for run in (described if plan else sorted(runs, key=_span_first))))
     runs.sort(key=lambda run: (envs.index(run.env), methods.index(run.method), run.seed))
     return Study(

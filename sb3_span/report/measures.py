@@ -13,7 +13,7 @@ BUDGET_PERCENTS = (10, 25, 50, 75, 95, 100)
 
 
 def behind(study: Study, env: str, method: str, runs: list[Run]) -> dict[str, Any]:
-    """What every row of every table begins with: what it is about, and how many seeds and steps are behind it."""
+    """The first columns of every table: what a row is about, and its numbers of seeds and steps."""
     return {
         "env": env,
         "method": method,
@@ -25,7 +25,7 @@ def behind(study: Study, env: str, method: str, runs: list[Run]) -> dict[str, An
 
 def with_paper(frame: pd.DataFrame, table: str, on: list[str], columns: dict[str, str]) -> pd.DataFrame:
     """
-    Put the paper's figures beside ours.
+    Add the paper's figures to ours.
 
     :param table: The name of the paper's table
     :param on: The columns that both have and that must agree
@@ -35,7 +35,7 @@ def with_paper(frame: pd.DataFrame, table: str, on: list[str], columns: dict[str
 
 
 def overview(study: Study) -> pd.DataFrame:
-    """What was run, beside what the paper ran."""
+    """Our runs and the paper's."""
     networks = paper("networks_online").melt("env", ["span_params", "mlp_params"], "method", "paper_parameters")
     networks["method"] = networks["method"].str.removesuffix("_params")
     rows = []
@@ -53,11 +53,11 @@ def overview(study: Study) -> pd.DataFrame:
 
 def arrivals(study: Study) -> pd.DataFrame:
     """
-    When each finished run met each threshold, and the lowest it fell to from then on.
+    When each finished run reached each threshold, and its lowest evaluation from then on.
 
-    Only finished runs: of one that has not met a threshold yet nobody knows whether it will.
+    Only finished runs: an unfinished one may still reach a threshold.
 
-    :return: One row for each environment, method, seed and threshold; NaN where it was not met
+    :return: One row for each environment, method, seed and threshold; NaN where it was not reached
     """
     rows = []
     for env in study.envs:
@@ -66,7 +66,7 @@ def arrivals(study: Study) -> pd.DataFrame:
                 row = {"env": env, "method": run.method, "seed": run.seed, "threshold_pct": percent, "threshold": score}
                 met = sustained_at(run.means.tolist(), score)
                 if met is not None:
-                    # An agent whose return is no number has lost everything.
+                    # An agent whose returns are not finite has lost everything.
                     lowest = np.where(np.isnan(run.means[met:]), -np.inf, run.means[met:]).min()
                     row |= {"step": run.steps[met], "minutes": run.seconds[met] / 60, "lowest": lowest}
                 rows.append(row)
@@ -104,7 +104,7 @@ def by_threshold(study: Study, arrived: pd.DataFrame) -> pd.DataFrame:
 
 def sample_efficiency(thresholds_met: pd.DataFrame) -> pd.DataFrame:
     """
-    Steps to threshold, beside the paper's.
+    Steps to threshold, with the paper's.
 
     :param thresholds_met: See :func:`by_threshold`
     """
@@ -115,7 +115,7 @@ def sample_efficiency(thresholds_met: pd.DataFrame) -> pd.DataFrame:
 
 def after_arrival(thresholds_met: pd.DataFrame) -> pd.DataFrame:
     """
-    Whether what was reached was kept: the lowest evaluation from arrival on.
+    Whether a threshold was kept: the lowest evaluation since it was reached.
 
     :param thresholds_met: See :func:`by_threshold`
     """
@@ -123,7 +123,7 @@ def after_arrival(thresholds_met: pd.DataFrame) -> pd.DataFrame:
 
 
 def anytime(study: Study) -> pd.DataFrame:
-    """Returns along the budget, of all runs that got there: the first evaluation at or after each share of the steps."""
+    """Returns at shares of the budget, of all runs that got that far: the first evaluation at or after each."""
     rows = []
     for env in study.envs:
         for method in study.methods:
@@ -139,7 +139,7 @@ def equal_time(study: Study) -> pd.DataFrame:
     """
     Returns along the training time of the quicker method, of finished runs.
 
-    The time is the smallest of the methods' medians. A run that was done earlier keeps its last evaluation.
+    The time is the smallest of the methods' medians. A run that ended earlier keeps its last evaluation.
 
     :return: Rows for the environments where two methods have finished runs; the paper has no such table
     """
@@ -159,7 +159,7 @@ def equal_time(study: Study) -> pd.DataFrame:
 
 
 def return_at(run: Run, seconds: float) -> float:
-    """The last evaluation within so many seconds of training; NaN before the first."""
+    """The last evaluation within a number of seconds of training; NaN before the first."""
     i = np.searchsorted(run.seconds, seconds, side="right") - 1
     return float(run.means[i]) if i >= 0 else np.nan
 

@@ -1,4 +1,4 @@
-"""A report as Markdown, and as one HTML page that needs nothing else."""
+"""A report as Markdown, and as one self-contained HTML page."""
 
 import base64
 import re
@@ -18,7 +18,7 @@ PARTS = ("tables", "figures")
 
 def write_pages(output: Path, title: str, build: Callable[[Path], list[Section]]) -> None:
     """
-    Write ``report.html``, ``report.md``, ``tables`` and ``figures``, made beside the old ones, which stay if that fails.
+    Write ``report.html``, ``report.md``, ``tables`` and ``figures``, made next to the old ones, which remain if that fails.
 
     :param output: The report's folder
     :param build: From the folder for figures to the sections
@@ -42,7 +42,7 @@ def write_pages(output: Path, title: str, build: Callable[[Path], list[Section]]
 
 def markdown(title: str, sections: list[Section]) -> str:
     """
-    :return: The report's text and tables, with its figures beside it in ``figures``
+    :return: The report's text and tables, with its figures in ``figures``
     """
     return _templates().get_template("report.md").render(title=title, sections=sections)
 

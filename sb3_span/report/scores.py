@@ -43,7 +43,7 @@ def final_returns(study: Study) -> pd.DataFrame:
 
 def normalised(study: Study, envs: list[str], method: str) -> np.ndarray:
     """
-    Final scores as a rectangle, as the stratified bootstrap needs them: every environment counts the same.
+    Final scores as a matrix for the stratified bootstrap, in which every environment counts the same.
 
     :return: Normalised scores of as many seeds as every environment has finished, shape (seeds, environments)
     """
@@ -54,8 +54,8 @@ def normalised(study: Study, envs: list[str], method: str) -> np.ndarray:
 
 def scored_environments(study: Study) -> list[str]:
     """
-    Those that aggregates are over: with an expert score, and finished runs of every method that has any at all. An environment
-    with fewer seeds than a comparison takes would bring the others down to as many: it is left out where others have enough.
+    The environments of aggregates: with an expert score, and finished runs of every method that has any at all. An environment
+    with too few seeds for a comparison would reduce the others to as many: it is left out where others have enough.
     """
     methods = [method for method in study.methods if any(study.finished(env, method) for env in study.envs)]
     seeds = {env: min((len(study.finished(env, method)) for method in methods), default=0) for env in study.envs}
@@ -124,7 +124,7 @@ def profiles(study: Study) -> pd.DataFrame:
 
 
 def _by_method(study: Study, groups: dict[str, list[str]]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """The normalised scores of every method in every group of environments, where it has any, and what they come from."""
+    """The normalised scores of every method in every group of environments, where it has any, and their sources."""
     for group, envs in groups.items():
         for method in study.methods:
             scores = normalised(study, envs, method)
@@ -142,8 +142,8 @@ def ablations(study: Study) -> pd.DataFrame:
     """
     Final returns in the cells of a grid, one row per option and value; the base setting is a value of every option.
 
-    :return: The columns ``returns`` (a list) and quartiles, of finished runs. Cells that differ in several options at once
-        have the options joined by a plus
+    :return: The columns ``returns`` (a list) and quartiles, of finished runs. For cells that differ in several options at
+        once, the options are joined by a plus
     """
     cells: dict[tuple[str, str, str, str, bool], list[Run]] = defaultdict(list)
     for run in study.runs:
@@ -173,7 +173,7 @@ def ablations(study: Study) -> pd.DataFrame:
 
 
 def _options(run: Run) -> Iterator[tuple[str, str, bool]]:
-    """The options whose effect a run shows: those of its cell, or all of the grid's when it is in the base setting."""
+    """The options whose effect a run shows: those of its cell, or all of the grid's in the base setting."""
     names = short_names([*run.base, *run.cell])
     if run.cell:
         yield " + ".join(names[option] for option in run.cell), ", ".join(map(str, run.cell.values())), False
@@ -183,7 +183,7 @@ def _options(run: Run) -> Iterator[tuple[str, str, bool]]:
 
 
 def _by_number(value: str) -> tuple[int, float, str]:
-    """Numbers in their order, then whatever is none."""
+    """Numbers in order, then other values."""
     try:
         return 0, float(value), ""
     except ValueError:
@@ -192,7 +192,7 @@ def _by_number(value: str) -> tuple[int, float, str]:
 
 def _verdict(study: Study, envs: list[str], other: str, *findings: Any) -> str:
     """
-    What may be said about the first method against another: nothing where they were trained for different numbers of steps.
+    The verdict on the first method against another: none if they were trained for different numbers of steps.
 
     :param findings: See :func:`sb3_span.report.statistics.verdict`
     """

@@ -1,4 +1,4 @@
-"""What a report says, in order: each section with its sentences, tables and figures."""
+"""A report's sections in order, each with its sentences, tables and figures."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
     met = measures.by_threshold(study, measures.arrivals(study))
     with mpl.rc_context(STYLE):
         sections = [status_section(study), _offline(study), _final_scores(study, figures)]
-        # Offline runs may have one evaluation, at the end, which says nothing about the way there.
+        # Offline runs may have a single evaluation, at the end, and so no learning curve.
         if any(len(run.steps) > 1 for run in study.runs):
             sections += [_curves(study, figures), _learning(study, met), _cost(study, met, figures)]
         sections += [_profiles(study, figures), _ablations(study, figures), _method(study)]
@@ -58,7 +58,7 @@ def status_section(study: Study) -> Section:
 
 
 def progress(study: Study) -> str:
-    """How far the study has got, in a sentence."""
+    """The study's progress, in a sentence."""
     planned = [run for run in study.runs if run.key not in study.unplanned]
     finished = sum(run.finished for run in planned)
     on_the_way = len(planned) - finished
@@ -74,7 +74,7 @@ def progress(study: Study) -> str:
 
 
 def _beside_the_paper(study: Study, frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's figures only beside the same algorithm, and its aggregate only beside one of the same environments."""
+    """The paper's figures only for the same algorithm, and its aggregate only for the same environments."""
     unlike = _other_algorithms(study)
     if set(scores.scored_environments(study)) != set(paper("networks_online")["env"]):
         unlike.append(scores.AGGREGATE)

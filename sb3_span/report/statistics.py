@@ -1,4 +1,4 @@
-"""What final scores say about two methods, and how sure that is."""
+"""Comparison of two methods by their final scores, with its certainty."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def compare(first: np.ndarray, second: np.ndarray) -> Comparison:
 
 
 def _moments(returns: np.ndarray) -> tuple[float, float, int]:
-    if np.ptp(returns) == 0:  # of equal numbers: rounding gives them a mean beside them and a spread
+    if np.ptp(returns) == 0:  # equal numbers: rounding would give them another mean and a spread
         return float(returns[0]), 0.0, len(returns)
     return returns.mean(), returns.std(ddof=1), len(returns)
 
@@ -54,7 +54,7 @@ def compare_moments(first: tuple[float, float, int], second: tuple[float, float,
     """
     (mean_1, std_1, n_1), (mean_2, std_2, n_2) = first, second
     difference = mean_1 - mean_2
-    if std_1 == 0 and std_2 == 0:  # every seed the same: no noise to compare the difference with
+    if std_1 == 0 and std_2 == 0:  # all seeds equal: no noise to compare the difference with
         limit = math.copysign(math.inf, difference) if difference else 0.0
         return Comparison(limit, 0.0 if difference else 1.0, limit)
     t, p = stats.ttest_ind_from_stats(mean_1, std_1, n_1, mean_2, std_2, n_2, equal_var=False)
@@ -64,10 +64,10 @@ def compare_moments(first: tuple[float, float, int], second: tuple[float, float,
 
 def verdict(n_first: int, n_second: int, difference: float, certain: bool) -> str:
     """
-    What may be said about the first of two methods: nothing on fewer than five seeds of either.
+    The verdict on the first of two methods: none with fewer than five seeds of either.
 
     :param difference: How much higher the first is
-    :param certain: Whether the difference stands out from the noise
+    :param certain: Whether the difference exceeds the noise
     """
     if min(n_first, n_second) < MIN_SEEDS:
         return "too few seeds"
@@ -95,8 +95,8 @@ def performance_profile(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     """
     The share of runs that score at least tau, for every tau of ``TAUS``, with 95 % bootstrap intervals.
 
-    rliable's own profile counts the runs above tau. At or above it is what a score with a maximum needs: a perfect run of
-    CartPole-v1 has exactly 1.
+    rliable's own profile counts the runs above tau. Scores with a maximum need at or above: a perfect run of CartPole-v1 has
+    exactly 1.
 
     :param scores: Normalised, shape (seeds, environments)
     :return: The share, and the interval's two ends, NaN with one seed, shape (len(TAUS),) each
@@ -105,7 +105,7 @@ def performance_profile(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _iqm(scores: np.ndarray) -> np.ndarray:
-    """rliable's interquartile mean over all scores; written out, it takes a tenth of the time."""
+    """rliable's interquartile mean over all scores, in a tenth of the time."""
     cut = scores.size // 4
     return np.sort(scores, axis=None)[cut : scores.size - cut].mean(keepdims=True)
 
@@ -113,7 +113,7 @@ def _iqm(scores: np.ndarray) -> np.ndarray:
 def _interval(
     statistic: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, resamples: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    if len(scores) < 2:  # one seed, drawn again and again, would look as if nothing could differ from it
+    if len(scores) < 2:  # one seed, resampled, would have no spread
         point = statistic(scores)
         return point, np.full_like(point, np.nan), np.full_like(point, np.nan)
     with _seeded():
@@ -123,7 +123,7 @@ def _interval(
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """rliable draws from numpy's global generator and ignores its ``random_state``: seed that, and put it back after."""
+    """rliable draws from numpy's global generator and ignores its ``random_state``: seed that, and restore it afterwards."""
     state = np.random.get_state()
     np.random.seed(0)
     try:

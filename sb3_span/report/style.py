@@ -1,4 +1,4 @@
-"""How the figures look: one colour per method, for light and dark pages, and the same words everywhere."""
+"""The figures' style: one colour per method, for light and dark pages, and the same words everywhere."""
 
 import re
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ class Picture:
     A figure that was written to a file.
 
     :param name: The file's name without its ending
-    :param alt: What it shows, for those who do not see it
-    :param svg: Its drawing, to be put into a page; its colours are the page's
+    :param alt: A description for readers who cannot see it
+    :param svg: The drawing for a page, with the page's colours
     """
 
     name: str
@@ -64,7 +64,7 @@ class Picture:
 
 def method_colors(methods: list[str]) -> dict[str, int]:
     """
-    :return: The place of each method in the palette: SPAN and MLP have their own, whatever else is in the study
+    :return: The place of each method in the palette: SPAN's and MLP's are always the same
     """
     fixed = {"span": 0, "mlp": 1}
     further = [method for method in methods if method not in fixed]
@@ -92,7 +92,7 @@ def save(figure: Figure, folder: Path, name: str, alt: str) -> Picture:
 
 def end_labels(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     """
-    Write names beside the ends of lines, moved apart where they would overlap.
+    Write names next to the ends of lines, moved apart where they would overlap.
 
     :param ends: Of each line: x and y of its end, its name, its colour
     """
@@ -104,7 +104,7 @@ def end_labels(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     heights: list[float] = []
     for _, y, _, _ in ordered:
         heights.append(max(y, heights[-1] + gap) if heights else y)
-    # Back down by half of what the topmost was pushed, then below the upper edge.
+    # Back down by half of the topmost one's shift, then below the upper edge.
     shift = max((heights[-1] - ordered[-1][1]) / 2, heights[-1] - high)
     x = max(end[0] for end in ends)
     for (_, _, text, color), y in zip(ordered, heights, strict=True):
@@ -126,7 +126,7 @@ def css_variables(dark: bool) -> str:
 
 
 def _for_page(svg: str) -> str:
-    """A drawing whose ink and methods have the page's colours, in light and in dark, and that takes the width it is given."""
+    """A drawing in the page's light or dark colours, as wide as its place."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     svg = svg.replace(f"fill: {BACKGROUND}", "fill: none").replace(INK, "var(--ink)").replace(GRID, "var(--grid)")

@@ -1,4 +1,4 @@
-"""The tidy tables as people read them: methods under each other, ours and the paper's figure in one cell."""
+"""The tidy tables for readers: one row per method, our figure and the paper's in one cell."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -38,8 +38,8 @@ class Cell:
 @dataclass(frozen=True)
 class Table:
     """
-    :param name: Of the CSV file with the same figures in full
-    :param frame: What goes into that file
+    :param name: The name of the CSV file with the same figures in full
+    :param frame: That file's content
     :param columns: The heading of each column
     :param rows: Rows of cells
     :param note: How to read it

@@ -1,5 +1,5 @@
 """
-The environment of a saved model, as far as its folder and its name tell.
+The environment of a saved model, if its folder or its name says which it is.
 
 Reading the Zoo's settings unpickles, which can run any code: only for files that you trust.
 """
@@ -21,7 +21,7 @@ from sb3_span.saved.shared_file import is_shared, load_shared
 def find_env_id(file: Path) -> str | None:
     """
     :param file: A model's zip
-    :return: Its environment, as the study's run or the Zoo's folder has it
+    :return: Its environment, from the settings of a study's run or the Zoo's folder
     """
     if (file.parent / STUDY_RUN).is_file():
         return str(_read_run(file.parent / STUDY_RUN)["env"])
@@ -46,21 +46,21 @@ def _zoo_folder(file: Path) -> Path | None:
 
 
 def _gym_packages(file: Path) -> list[str]:
-    """The packages that a study's run was trained with: one of them registers its environment."""
+    """The ``gym_packages`` of a study's run: one of them registers its environment."""
     settings = file.parent / STUDY_RUN
     return _read_run(settings).get("gym_packages", []) if settings.is_file() else []
 
 
 def env_options(file: Path) -> dict[str, Any]:
-    """The options of the environment (``env_kwargs``) that a model was trained with, as far as its folder tells."""
+    """The options of the environment (``env_kwargs``) that a model was trained with, if its folder has them."""
     if (file.parent / STUDY_RUN).is_file():
         return _read_run(file.parent / STUDY_RUN).get("hyperparams", {}).get("env_kwargs") or {}
     folder = _zoo_folder(file)
     if folder is None:
         return {}
-    import yaml  # the Zoo needs it too; who exports to C need not have it
+    import yaml  # comes with the Zoo; exporting to C does not need it
 
-    for name in ("args.yml", "config.yml"):  # given with the command, or in the hyperparameters
+    for name in ("args.yml", "config.yml"):  # from the command line, or from the hyperparameters
         if (folder / name).is_file():
             settings = yaml.load((folder / name).read_text(), Loader=yaml.UnsafeLoader)  # an OrderedDict of Python's
             if options := (settings or {}).get("env_kwargs"):
@@ -70,14 +70,14 @@ def env_options(file: Path) -> dict[str, Any]:
 
 def env_of(path: Path) -> EnvSpec | str | None:
     """
-    The environment that a file was trained on, as far as the folder of its run or its name tells: ``CartPole-v1.zip``, or
+    The environment that a file was trained on, from the folder of its run or its name: ``CartPole-v1.zip``, or
     any file in a folder of the RL Zoo, such as ``CartPole-v1_2/best_model.zip``. The packages that a study names for it are
     imported.
 
     :param path: A model's file
-    :return: Its id, or a specification where it was trained with options of its own; None if nothing tells
+    :return: Its id, or a specification if it was trained with its own options; None if unknown
     """
-    if is_shared(path):  # which is not trusted: what lies beside it stays unread
+    if is_shared(path):  # not trusted: files next to it are not read
         return load_shared(path).env_id or env_id_in(path.stem)
     env_id = find_env_id(path)
     if env_id is None:
@@ -86,29 +86,29 @@ def env_of(path: Path) -> EnvSpec | str | None:
         try:
             importlib.import_module(package)
         except Exception:
-            return f"{package}:{env_id}"  # Gymnasium imports it again, and making the environment says what is wrong
+            return f"{package}:{env_id}"  # Gymnasium imports it again, and reports what is wrong when it makes the environment
     options = env_options(path)
     if not options:
         return env_id
     try:
         spec = gym.spec(env_id)
     except gym.error.Error:
-        return env_id  # making it says what is missing
+        return env_id  # making it reports what is missing
     return dataclasses.replace(spec, kwargs={**spec.kwargs, **options})
 
 
 def env_needed(path: Path, given: str | None) -> EnvSpec | str:
     """
-    The environment, where nothing can be done without one.
+    The environment, for commands that need one.
 
     :param path: A model's file
-    :param given: The environment as the user has named it; None to look for it
+    :param given: The environment that the user has named; None to look for it
     """
     env = given or env_of(path)
     if env is None:
         raise ValueError(
-            f"The name of {path} does not tell the environment. Name it, for example --env CartPole-v1, or --env MODULE:ID if "
-            "a module of yours registers it."
+            f"The environment of {path} is not known. Name it, for example --env CartPole-v1, or --env MODULE:ID if your "
+            "module registers it."
         )
     return env
 

@@ -44,7 +44,7 @@ def find_agent(name: str) -> Path:
     try:
         if path.exists():
             return find_model(path)
-        for ending in ENDINGS:  # SB3 adds it, too
+        for ending in ENDINGS:  # SB3 adds it too
             if (whole := path.with_name(f"{path.name}{ending}")).is_file():
                 return whole
     except ValueError:
@@ -60,10 +60,10 @@ def find_agent(name: str) -> Path:
 
 def label_of(name: str, file: Path) -> str:
     """
-    What to call things after that are made from a model.
+    The name for files that are made from a model.
 
-    :param name: What the user has named
-    :param file: The model's zip, which was found by it
+    :param name: The name that the user gave
+    :param file: The model's zip that was found
     :return: The name of the model, or of its run's folder
     """
     return Path(name).resolve().name if Path(name).is_dir() else file.stem

@@ -24,7 +24,7 @@ from sb3_span.saved.normalization import find_vecnormalize
 from sb3_span.saved.shared_file import is_shared, load_shared
 from sb3_span.saved.statistics import load_statistics
 
-# What is needed of a zip to build its policy; everything else in it stays unread.
+# What a policy is built from; nothing else in a zip is read.
 NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", "use_sde"}
 
 
@@ -32,8 +32,8 @@ NEEDED = {"policy_class", "policy_kwargs", "observation_space", "action_space", 
 class Trained:
     """
     :param policy: The trained policy
-    :param vecnormalize: The statistics of its observations, if it has been trained with any
-    :param vecnormalize_file: The file that these are from
+    :param vecnormalize: The statistics of its observations, if it was trained with any
+    :param vecnormalize_file: Their file
     """
 
     policy: BasePolicy
@@ -45,7 +45,7 @@ def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
     """
     :param path: A model's zip, or a folder of the Zoo (``logs/sac/Hopper-v5_1``) or of a study's run
     :param vecnormalize: File with VecNormalize's statistics, or the word "none"; None uses those next to the model,
-        and is an error if it was trained with some and they are not there
+        and is an error if it was trained with some and there are none
     """
     file = find_model(Path(path))
     policy = load_shared(file).policy if is_shared(file) else load_policy(file)
@@ -55,7 +55,7 @@ def load_trained(path: Path | str, vecnormalize: Path | None = None) -> Trained:
 
 def load_agent(file: Path) -> Any:
     """
-    Load a model without being told its algorithm.
+    Load a model of any algorithm.
 
     :param file: What ``model.save`` or ``save_shared`` wrote
     :return: What acts: an algorithm, or a :class:`~sb3_span.saved.shared_file.SharedAgent`
@@ -71,10 +71,14 @@ def load_agent(file: Path) -> Any:
     ]
     if not algorithms:
         known = list(supported_algorithms())
-        raise ValueError(f"{file} has the policy {policy_class.__name__}, which is of none of the algorithms {known}.")
-    # The file does not name the algorithm, but it holds the algorithm's policy and most arguments of its constructor.
+        raise ValueError(f"{file} has the policy {policy_class.__name__}, which belongs to none of the algorithms {known}.")
+    # The file does not name the algorithm, but has its policy and most arguments of its constructor.
     stored = data.keys()
-    return min(algorithms, key=lambda algorithm: _strangeness(algorithm, policy_class, stored)).load(file, device="cpu")
+    algorithm = min(algorithms, key=lambda algorithm: _strangeness(algorithm, policy_class, stored))
+    try:
+        return algorithm.load(file, device="cpu")
+    except RuntimeError as error:  # the networks have another shape
+        raise ValueError(f"{file} cannot be loaded: {error}") from error
 
 
 def _strangeness(algorithm: type[BaseAlgorithm], policy_class: type, stored: Any) -> tuple[bool, int, int]:
@@ -85,7 +89,7 @@ def _strangeness(algorithm: type[BaseAlgorithm], policy_class: type, stored: Any
 
 def load_policy(file: Path) -> BasePolicy:
     """
-    The policy alone out of an SB3 model, without its algorithm, environment and buffers.
+    Only the policy of an SB3 model, without its algorithm, environment and buffers.
 
     :param file: What ``model.save`` wrote
     """
@@ -102,7 +106,7 @@ def _broken(file: Path) -> str:
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
-    :return: What the file says of its algorithm, unpickled only where it is needed to build the policy, and the parameters
+    :return: The file's settings, of which only those needed to build the policy are unpickled, and the parameters
     """
     broken = _broken(file)
     try:
@@ -118,7 +122,7 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if "policy.pth" not in names or not NEEDED - {"use_sde"} <= keys:
         raise ValueError(f"{broken}: it has no policy. Give the file that model.save has written.")
     try:
-        # What is replaced by an object of ours is not unpickled.
+        # Settings that are replaced by None are not unpickled.
         data, params, _ = load_from_zip_file(file, custom_objects={key: None for key in keys - NEEDED}, device="cpu")
     except ModuleNotFoundError as error:
         raise ValueError(f"{file} needs the package {error.name!r}, which is not installed.") from error
@@ -131,10 +135,10 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _build_policy(data: dict[str, Any], params: dict[str, Any]) -> BasePolicy:
     policy_class, kwargs = data["policy_class"], {**data["policy_kwargs"]}
     kwargs.pop("device", None)
-    # On-policy algorithms pass use_sde on their own; those off-policy that know it have it in their policy_kwargs.
+    # On-policy algorithms pass use_sde themselves; off-policy ones that have it keep it in their policy_kwargs.
     if "use_sde" not in kwargs and data.get("use_sde"):
         kwargs["use_sde"] = True
-    # TRPO lets its policy keep actor and critic apart, without saying so in policy_kwargs.
+    # TRPO's policy keeps actor and critic apart, which is not in its policy_kwargs.
     if issubclass(policy_class, SPANActorCriticPolicy):
         kwargs.setdefault("stacked", any("pi_vf" in name for name in params["policy"]))
     policy = policy_class(data["observation_space"], data["action_space"], lambda progress: 0.0, **kwargs)

@@ -1,3 +1,3 @@
-"""What the files of a trained agent are called, by studies."""
+"""Names of a trained agent's files in studies."""
 
 MODEL, STUDY_RUN = "model.zip", "run.json"

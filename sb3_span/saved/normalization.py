@@ -1,13 +1,14 @@
 """
-The statistics that a model's observations are normalised with: found beside it, asked for, or known not to be needed.
+The statistics that a model's observations are normalised with: found next to it, asked for, or known not to be needed.
 
-A model acts on normalised observations exactly if it was trained on them. Stable-Baselines3 keeps the statistics in a file of
-their own, whatever it is called. Nothing is unpickled here.
+A model must see normalised observations if and only if it was trained on them. Stable-Baselines3 keeps the statistics in a
+separate file of any name. Nothing is unpickled here.
 """
 
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from stable_baselines3.common.vec_env import VecNormalize
 
@@ -17,7 +18,7 @@ from sb3_span.saved.shared_file import is_shared, load_shared
 from sb3_span.saved.statistics import find_statistics, load_statistics
 
 NONE = "none"
-# What the algorithms of sb3_span say about themselves in their files.
+# Set by the algorithms of sb3_span in their files.
 FLAG = "trained_on_normalized_observations"
 # How a pickled VecNormalize begins.
 PICKLED_CLASS, BEGINNING = VecNormalize.__module__.encode(), 200
@@ -26,12 +27,15 @@ PICKLED_CLASS, BEGINNING = VecNormalize.__module__.encode(), 200
 def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | None:
     """
     :param file: A model's zip
-    :param given: VecNormalize's file as the user has named it, or the word "none"; None to look for it
-    :return: VecNormalize's file; None where observations are not normalised. It is looked for beside the model, whatever it is
-        called, and where studies and the Zoo have it
+    :param given: VecNormalize's file that the user has named, or the word "none"; None to look for it
+    :return: VecNormalize's file; None where observations are not normalised. It is looked for next to the model, under any
+        name, and where studies and the Zoo have it
     """
     if given is not None:
-        return None if str(given) == NONE else Path(given)
+        if str(given) == NONE:
+            return None
+        _check_shape(Path(given), file)
+        return Path(given)
     if is_shared(file):  # they are in it
         return file if load_shared(file).vecnormalize is not None else None
     in_run = [file.parent] if (file.parent / STUDY_RUN).is_file() else []
@@ -40,21 +44,21 @@ def find_vecnormalize(file: Path, given: Path | str | None = None) -> Path | Non
         if known := find_statistics(folder):
             return known
     trained = was_normalized(file)
-    if trained is False:  # what lies beside it is another model's
+    if trained is False:  # statistics next to it are another model's
         return None
-    beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path)]
+    beside = [path for path in sorted(file.parent.iterdir()) if _has_statistics(path) and _fits(path, file)]
     own = [path for path in beside if _belongs(path, file)] or beside
     if len(own) == 1:
         return own[0]
     if own:
         raise ValueError(
-            f"There are statistics of several VecNormalize beside {file}: {', '.join(path.name for path in own)}. Name those "
-            f"that it was trained with, for example --vecnormalize {own[0]}, or --vecnormalize {NONE}."
+            f"There are statistics of several VecNormalize next to {file}: {', '.join(path.name for path in own)}. Name "
+            f"those that it was trained with, for example --vecnormalize {own[0]}, or --vecnormalize {NONE}."
         )
     if trained:
         raise ValueError(
-            f"{file} was trained with VecNormalize, and there are no statistics of it beside the file: without them the agent "
-            "sees other numbers than in training. Name the file that VecNormalize.save wrote with --vecnormalize FILE, or, "
+            f"{file} was trained with VecNormalize, and there are no statistics next to the file: without them the agent sees "
+            "other numbers than in training. Name the file that VecNormalize.save wrote with --vecnormalize FILE, or, "
             f"if only rewards were normalised, --vecnormalize {NONE}."
         )
     return None
@@ -65,18 +69,12 @@ def was_normalized(file: Path) -> bool | None:
     Whether a model's file says that it was trained on normalised observations. Nothing is unpickled.
 
     Algorithms of sb3_span say so. SB3's own on-policy algorithms keep the last observation that was not normalised, if there
-    is a VecNormalize; about its off-policy algorithms nothing can be told.
+    is a VecNormalize; its off-policy algorithms do not record it.
 
     :param file: What ``model.save`` wrote
-    :return: None if nothing tells
+    :return: None if the file does not say
     """
-    try:
-        with zipfile.ZipFile(file) as archive:
-            data = json.loads(archive.read("data"))
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError):
-        return None  # loading it says what is wrong
-    if not isinstance(data, dict):
-        return None
+    data = _settings(file)
     if isinstance(data.get(FLAG), bool):
         return data[FLAG]
     is_on_policy = "n_steps" in data and "replay_buffer_class" not in data
@@ -85,9 +83,42 @@ def was_normalized(file: Path) -> bool | None:
     return data["_last_original_obs"] is not None
 
 
+def _settings(file: Path) -> dict[str, Any]:
+    """What can be read of a model's settings without unpickling; nothing of a damaged file, which loading it reports."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            data = json.loads(archive.read("data"))
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _shapes(statistics: Path, model: Path) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shapes of the observations that both are for, if both are known: Dict observations have none."""
+    space = _settings(model).get("observation_space")
+    shape = space.get("_shape") if isinstance(space, dict) else None
+    own = load_statistics(statistics).observation_space.shape
+    return (own, tuple(shape)) if own and isinstance(shape, list) else None
+
+
+def _fits(statistics: Path, model: Path) -> bool:
+    """Whether statistics are of observations shaped as the model's; a model of images may have the channels first."""
+    shapes = _shapes(statistics, model)
+    return shapes is None or sorted(shapes[0]) == sorted(shapes[1])
+
+
+def _check_shape(statistics: Path, model: Path) -> None:
+    if not _fits(statistics, model):
+        own, seen = _shapes(statistics, model)  # type: ignore[misc]
+        raise ValueError(
+            f"{statistics} has statistics of observations of shape {own}, and {model} observes {seen}. Name the file that was "
+            f"saved with this agent, or --vecnormalize {NONE}."
+        )
+
+
 def describe(file: Path, vecnormalize: Path | None) -> str:
     """
-    For a sentence about what an agent did: what was made of its observations.
+    Whether an agent's observations were normalised, as the end of a sentence.
 
     :param file: The model
     :param vecnormalize: VecNormalize's file, if one was used
@@ -101,8 +132,7 @@ def describe(file: Path, vecnormalize: Path | None) -> str:
 
 def _has_statistics(path: Path) -> bool:
     """
-    Told by what is at the beginning of a pickle, and by the names in an archive: there are replay buffers of either kind, and
-    they are large.
+    Reads only the beginning of a pickle or the names in an archive, since replay buffers, of either kind, are large.
     """
     try:
         if path.suffix == ".npz":
@@ -117,6 +147,6 @@ def _has_statistics(path: Path) -> bool:
 
 
 def _belongs(path: Path, model: Path) -> bool:
-    """Whether a file is called after a model: ``agent.pkl``, ``agent_vecnormalize.pkl``, as SB3's checkpoints are."""
+    """Whether a file is named after a model: ``agent.pkl``, ``agent_vecnormalize.pkl``, or as SB3's checkpoints are."""
     words = path.stem.replace("vec_norm", "vecnorm").split("_")
     return "_".join(word for word in words if word not in ("vecnorm", "vecnormalize")) == model.stem

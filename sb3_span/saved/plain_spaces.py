@@ -31,7 +31,7 @@ def space_to_data(space: spaces.Space) -> dict[str, Any]:
 
 def space_from_data(data: Any) -> spaces.Space:
     """
-    :param data: What :func:`space_to_data` has made
+    :param data: The result of :func:`space_to_data`
     """
     try:
         kind = data["kind"]
@@ -51,7 +51,7 @@ def space_from_data(data: Any) -> spaces.Space:
             return spaces.Tuple([space_from_data(part) for part in data["spaces"]])
     except (TypeError, KeyError, AttributeError, AssertionError, ValueError) as error:
         raise ValueError(f"{data!r} is not the description of a space ({error!r}).") from error
-    raise ValueError(f"{kind!r} is not a kind of space; these are known: {', '.join(KINDS)}.")
+    raise ValueError(f"{kind!r} is not a known kind of space; these are: {', '.join(KINDS)}.")
 
 
 def _shortest(ends: np.ndarray) -> Any:

@@ -2,7 +2,7 @@
 An agent to share: its weights, shape, spaces and the statistics of its observations in one ``safetensors`` file.
 
 SB3's zips are pickles, and loading one can run any code. Nothing in this file is executed: tensors, and a description in JSON
-that is checked against the classes known here. What it is not for is training on: there are no optimizers and no buffers.
+that is checked against the classes known here. It is not for further training: there are no optimizers and no buffers.
 """
 
 import json
@@ -29,8 +29,8 @@ from sb3_span.saved.statistics import statistics_from_data, statistics_to_data
 
 ENDING, FORMAT = ".safetensors", "sb3_span agent, version 1"
 WEIGHTS, STATISTICS = "policy/", "statistics/"
-ENV_ID = re.compile(r"[\w./-]+")  # without a colon: what is before one would be imported
-# Of no use without training.
+ENV_ID = re.compile(r"[\w./-]+")  # without a colon: Gymnasium would import what precedes it
+# Only needed in training.
 LEFT_OUT = ("observation_space", "action_space", "lr_schedule", "optimizer_class", "optimizer_kwargs")
 EXTRACTORS = {
     cls.__name__: cls
@@ -46,10 +46,10 @@ EXTRACTORS = {
 @dataclass(frozen=True)
 class SharedAgent:
     """
-    An agent that acts. It has what SB3's algorithms have for that, by the same names.
+    An agent that only acts, with the same methods as SB3's algorithms.
 
-    :param vecnormalize: The statistics that its observations are normalised with; None if they are not
-    :param env_id: The environment that it was trained on, if that is known
+    :param vecnormalize: The statistics that its observations are normalised with; None without any
+    :param env_id: The environment that it was trained on, if known
     """
 
     policy: BasePolicy
@@ -65,7 +65,7 @@ class SharedAgent:
         return self.policy.action_space
 
     def predict(self, *arguments: Any, **options: Any) -> Any:
-        """See ``BasePolicy.predict``; observations have to be normalised already."""
+        """See ``BasePolicy.predict``; observations must already be normalised."""
         return self.policy.predict(*arguments, **options)
 
 
@@ -78,12 +78,12 @@ def save_shared(
 ) -> None:
     """
     :param model: An agent, or its policy
-    :param path: The file to write, which ends with ``.safetensors``
-    :param vecnormalize: The statistics that its observations are normalised with; None takes those of its environment
+    :param path: The file to write, ending with ``.safetensors``
+    :param vecnormalize: The statistics that its observations are normalised with; None uses those of its environment
     :param env_id: The environment that it was trained on
     """
     if not is_shared(path):
-        raise ValueError(f"{path} does not end with {ENDING}, by which such files are known.")
+        raise ValueError(f"{path} does not end with {ENDING}, as such files must.")
     if isinstance(model, BaseAlgorithm):
         vecnormalize = vecnormalize or model.get_vec_normalize_env()
     policy: BasePolicy = model.policy if isinstance(model, BaseAlgorithm) else model
@@ -91,10 +91,10 @@ def save_shared(
         raise ValueError(f"{_name(type(policy))} cannot be shared; policies of these algorithms can: {_algorithms()}.")
     if env_id is not None and not ENV_ID.fullmatch(env_id):
         raise ValueError(f"env_id is {env_id!r}; the registered id of an environment is needed, such as Hopper-v5.")
-    # Where SB3 has None, it has left the default as it is.
+    # None in SB3 stands for the default.
     given = policy._get_constructor_parameters().items()
     parameters = {key: value for key, value in given if key not in LEFT_OUT and value is not None}
-    if hasattr(policy, "share_features_extractor"):  # SB3's own policies forget it
+    if hasattr(policy, "share_features_extractor"):  # SB3's own policies leave it out
         parameters["share_features_extractor"] = policy.share_features_extractor
     description: dict[str, Any] = {
         "policy": _name(type(policy)),
@@ -145,7 +145,7 @@ def load_shared(path: Path | str) -> SharedAgent:
 def _build(agent: Mapping[str, Any], weights: dict[str, th.Tensor]) -> BasePolicy:
     policy_class = _policies().get(agent["policy"])
     if policy_class is None:
-        raise ValueError(f"its policy is {agent['policy']!r}, and known are those of {_algorithms()}")
+        raise ValueError(f"its policy is {agent['policy']!r}, which is none of {_algorithms()}")
     options = {key: _from_data(value) for key, value in agent["options"].items()}
     if unknown := set(LEFT_OUT) & set(options):
         raise ValueError(f"it has the options {sorted(unknown)}")
@@ -161,7 +161,7 @@ def _part(tensors: Mapping[str, th.Tensor], beginning: str) -> dict[str, th.Tens
 
 
 def _policies() -> dict[str, type[BasePolicy]]:
-    """The policies of the algorithms that this package supports, SB3's own and ours."""
+    """The policies of the supported algorithms, SB3's own and ours."""
     classes = {cls for algorithm in supported_algorithms().values() for cls in algorithm.policy_aliases.values()}
     return {_name(cls): cls for cls in classes | {sb3_span.ClippedMlpPolicy}}
 

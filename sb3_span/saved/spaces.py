@@ -9,10 +9,10 @@ from gymnasium import spaces
 
 def mismatch(agent: Any, env: Any, env_id: str) -> str | None:
     """
-    :param agent: What has the agent's ``observation_space`` and ``action_space``
-    :param env: What has the environment's
-    :param env_id: What to call the environment
-    :return: What does not fit; None if all does. Bounds may differ
+    :param agent: Any object with the agent's ``observation_space`` and ``action_space``
+    :param env: Any object with the environment's
+    :param env_id: The environment's name
+    :return: What does not fit; None if everything does. Bounds may differ
     """
     if not same_observations(agent.observation_space, env.observation_space):
         return f"The agent observes {agent.observation_space}, and {env_id} gives {env.observation_space}."
@@ -22,14 +22,14 @@ def mismatch(agent: Any, env: Any, env_id: str) -> str | None:
 
 
 def same_observations(own: spaces.Space, other: spaces.Space) -> bool:
-    """Whether observations of one space may be given to an agent of the other; images may have their channels first."""
+    """Whether an agent of one space accepts observations of the other; images may have their channels first."""
     if isinstance(own, gym.spaces.Dict) and isinstance(other, gym.spaces.Dict):
         return own.keys() == other.keys() and all(same_observations(own[key], other[key]) for key in own)
     return sorted(own.shape or ()) == sorted(other.shape or ()) and _same_kind(own, other)
 
 
 def same_actions(own: spaces.Space, other: spaces.Space) -> bool:
-    """Whether actions of one space may be given to an environment of the other."""
+    """Whether an environment of one space accepts actions of the other."""
     return own.shape == other.shape and _same_kind(own, other)
 
 

@@ -1,8 +1,8 @@
 """
 The statistics of VecNormalize as arrays, in an ``npz`` file that is read without unpickling.
 
-``VecNormalize.save`` pickles. Such files, from earlier versions, from SB3 or from the RL Zoo, are read here too, and nothing
-in them is executed: a reader of its own takes the numbers out, and whatever else a pickle names stays a name.
+``VecNormalize.save`` pickles. Such files, from earlier versions, from SB3 or from the RL Zoo, are read here too without
+executing them: a restricted unpickler extracts the numbers, and every other name in a pickle remains a name.
 """
 
 import json
@@ -21,7 +21,7 @@ from sb3_span.saved.plain_spaces import KINDS, space_from_data, space_to_data
 
 NORMALIZATION, PICKLED_NORMALIZATION = "vecnormalize.npz", "vecnormalize.pkl"
 OPTIONS = ("norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon", "training", "norm_obs_keys")
-# What NumPy's arrays and numbers are rebuilt with; their modules have other names in other versions.
+# What NumPy's arrays and numbers are rebuilt with; the modules' names differ between versions.
 REBUILT = {
     "_reconstruct": np.zeros(1).__reduce__()[0],
     "_frombuffer": np.zeros(1).__reduce_ex__(5)[0],
@@ -43,8 +43,8 @@ def load_statistics(path: Path | str) -> VecNormalize:
     :return: For ``normalize_obs``, and for ``set_venv`` with environments
     """
     path = Path(path)
-    if path.suffix == ".safetensors":  # an agent's file, which has them in it
-        from sb3_span.saved.shared_file import load_shared  # whose statistics are read here
+    if path.suffix == ".safetensors":  # an agent's file, which contains them
+        from sb3_span.saved.shared_file import load_shared  # which imports this module
 
         statistics = load_shared(path).vecnormalize
         if statistics is None:
@@ -61,7 +61,7 @@ def load_statistics(path: Path | str) -> VecNormalize:
             loaded = _NothingIsExecuted(file).load()
     except FileNotFoundError:
         raise ValueError(f"There is no {path}.") from None
-    except Exception as error:  # whatever a damaged pickle may lead to
+    except Exception as error:  # a damaged pickle may raise anything
         raise ValueError(f"{path} is not what VecNormalize.save has written, or it is damaged: {error!r}.") from error
     if not isinstance(loaded, _Inert) or loaded.named != "VecNormalize":
         named = loaded.named if isinstance(loaded, _Inert) else type(loaded).__name__
@@ -97,7 +97,7 @@ def statistics_to_data(vecnormalize: VecNormalize) -> tuple[dict[str, Any], dict
 
 
 def statistics_from_data(options: dict[str, Any], arrays: dict[str, np.ndarray]) -> VecNormalize:
-    """The opposite of :func:`statistics_to_data`."""
+    """The inverse of :func:`statistics_to_data`."""
 
     def part(name: str) -> RunningMeanStd:
         found = RunningMeanStd(shape=arrays[f"{name}.mean"].shape)
@@ -123,7 +123,7 @@ def _make(state: dict[str, Any]) -> VecNormalize:
 
 
 class _Inert:
-    """Stands for an object in a pickle: it remembers the state that it is given, and does nothing else."""
+    """Stands for an object in a pickle: it stores the state that it is given, and does nothing else."""
 
     named = ""
     state: Any = None
@@ -161,7 +161,7 @@ def _from_pickled(state: dict[str, Any]) -> VecNormalize:
         return found
 
     own = {name: state.get(name) for name in OPTIONS}
-    # Rebuilt: the space in the file has a random generator that was not read.
+    # Rebuilt, since the random generator of the space in the file was not read.
     own |= {"observation_space": space_from_data(space_to_data(state["observation_space"])), "ret_rms": part(state["ret_rms"])}
     if own["norm_obs"]:
         found = state["obs_rms"]

@@ -1,1 +1,1 @@
-"""What results are measured against: the paper's numbers, the scores of an expert and of a random policy, and thresholds."""
+"""The references of results: the paper's numbers, the scores of an expert and of a random policy, and thresholds."""

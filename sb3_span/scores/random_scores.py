@@ -23,7 +23,7 @@ EPISODES, SEED = 1000, 0
 def random_returns(env_id: str, episodes: int, seed: int) -> np.ndarray:
     """
     :param episodes: How many episodes to play
-    :param seed: Of the actions, and of the first episode; each further episode has the next one
+    :param seed: Seed of the actions and of the first episode; each further episode has the next one
     :return: The return of each episode, shape (episodes,)
     """
     env = gym.make(env_id)

@@ -1,4 +1,4 @@
-"""What results are measured against: the paper's numbers, the expert's scores and those of a random policy."""
+"""The references of results: the paper's numbers, the expert's scores and those of a random policy."""
 
 from functools import lru_cache
 from importlib.resources import files
@@ -63,11 +63,11 @@ def normalise(env: str, scores: np.ndarray) -> np.ndarray:
 def area_under_curve(env: str, means: np.ndarray) -> float:
     """
     The normalised area under the learning curve: the mean of all evaluations of a run. Learning early counts, and so does
-    staying there.
+    keeping what was learned.
 
     :param means: Mean return of each evaluation
-    :return: On a scale where a random policy has 0 and the expert 1, where both are known. An evaluation that is worse than
-        random counts as random: how much worse a return can be differs by environment, and must not decide between settings
+    :return: On a scale where a random policy has 0 and the expert 1, where both are known. Evaluations below random count as
+        random: how far below differs by environment, and must not decide between settings
     """
     if env in expert_scores():
         means = normalise(env, means).clip(min=0.0)

@@ -18,11 +18,11 @@ def threshold_score(expert: float, percent: int) -> float:
 
 def sustained_at(means: Sequence[float], threshold: float) -> int | None:
     """
-    The evaluation at which a score was met for good measure: the last of five consecutive ones at or above it.
+    The evaluation at which a score was reached: the last of five consecutive ones at or above it.
 
     :param means: Mean return of each evaluation, in order
     :param threshold: The score to meet
-    :return: The index of the fifth evaluation of the first such five, None when there are none
+    :return: The index of the fifth evaluation of the first such five, None if there are none
     """
     in_a_row = 0
     for i, mean in enumerate(means):
@@ -34,7 +34,7 @@ def sustained_at(means: Sequence[float], threshold: float) -> int | None:
 
 def steps_to_threshold(steps: Sequence[int], means: Sequence[float], threshold: float) -> int | None:
     """
-    The step at which a score was met for good measure, see :func:`sustained_at`.
+    The step at which a score was reached, see :func:`sustained_at`.
 
     :param steps: Training steps of the evaluations, in order
     :param means: Mean return of each evaluation
@@ -42,6 +42,6 @@ def steps_to_threshold(steps: Sequence[int], means: Sequence[float], threshold: 
     :return: The step of the fifth evaluation of the first five in a row, None when there are none
     """
     if len(steps) != len(means):
-        raise ValueError(f"There are {len(steps)} steps and {len(means)} means; every evaluation has one of each.")
+        raise ValueError(f"There are {len(steps)} steps and {len(means)} means; each evaluation needs both.")
     met = sustained_at(means, threshold)
     return None if met is None else steps[met]

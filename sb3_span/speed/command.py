@@ -29,15 +29,15 @@ def measure_speed(output: Path, hyperparams: Path, rounds: int = 20, only: Seque
     :param output: Folder for the CSV files, the pictures, and ``tables.md``, which docs/speed.md includes
     :param hyperparams: Folder with ``span.yml`` and ``mlp.yml``
     :param rounds: Rounds for each comparison
-    :param only: What to measure, out of ``MEASUREMENTS``; all of it by default. Pictures and tables also have what else is
-        in the folder
+    :param only: What to measure, out of ``MEASUREMENTS``; all of it by default. Pictures and tables include the folder's
+        other results
     """
     has_offline = importlib.util.find_spec("d3rlpy") is not None
     if only is None:
         only = [name for name in MEASUREMENTS if name != "offline" or has_offline]
     for name in only:
         if name not in MEASUREMENTS:
-            raise ValueError(f"--only is {name!r}; choose out of {', '.join(MEASUREMENTS)}.")
+            raise ValueError(f"--only is {name!r}; choose from {', '.join(MEASUREMENTS)}.")
     if "offline" in only and not has_offline:
         raise ValueError("--only is 'offline', which needs d3rlpy: pip install 'sb3_span[offline]'.")
     for name in ("span.yml", "mlp.yml"):

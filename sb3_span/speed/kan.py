@@ -8,7 +8,7 @@ from sb3_span.nn.basis import bspline_basis
 
 class KANLayer(nn.Module):
     """
-    Every input has a spline of its own for every output: ``y_o = sum_i (w_oi silu(x_i) + sum_n c_oin B_n(x_i))``.
+    Every input has its own spline for every output: ``y_o = sum_i (w_oi silu(x_i) + sum_n c_oin B_n(x_i))``.
 
     :param input_dim: Number of inputs
     :param output_dim: Number of outputs

@@ -154,7 +154,7 @@ def time_growth(rounds: int) -> list[dict[str, Any]]:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Torch's profiler writes lines of its own straight to the process's standard error."""
+    """Torch's profiler writes directly to the process's standard error."""
     sys.stderr.flush()
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

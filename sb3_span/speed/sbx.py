@@ -9,7 +9,7 @@ import yaml
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 
-MISSING = "SBX is not installed, and so not in the tables: pip install 'sb3_span[bench]' adds it."
+MISSING = "SBX is not installed, so the tables lack it: pip install 'sb3_span[bench]'."
 
 
 def is_installed() -> bool:

@@ -33,7 +33,7 @@ RUNS: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
 
 
 class _Evaluate(BaseCallback):
-    """What anyone would do without a study."""
+    """The same without a study."""
 
     def __init__(self, run: Run, eval_env: VecEnv) -> None:
         super().__init__()

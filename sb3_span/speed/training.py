@@ -35,7 +35,7 @@ DRIFT = 0.9
 
 
 def drift_scales(module: th.nn.Module) -> None:
-    """Bring the scales to where training brings them."""
+    """Set the scales to typical values after training."""
     for part in module.modules():
         if isinstance(part, SPAN) and part.scale is not None:
             part.scale.data *= DRIFT
@@ -66,7 +66,7 @@ class EnvironmentAlone:
     What a step costs without learning: the environment's own ``step`` and ``reset``, with random actions.
 
     :param env_id: The environment
-    :param n_envs: How many; one is stepped as it is, several as SB3's vectorised environment, as PPO does it
+    :param n_envs: How many; one is stepped directly, several as SB3's vectorised environment, as in PPO
     """
 
     def __init__(self, env_id: str, n_envs: int) -> None:
@@ -77,7 +77,7 @@ class EnvironmentAlone:
         self._env.reset()
 
     def step(self, steps: int) -> None:
-        """So many steps, those of all environments counted."""
+        """A number of steps, counted over all environments."""
         for i in range(steps // self._n_envs):
             action = self._actions[i % len(self._actions)]
             if self._n_envs > 1:

@@ -1,11 +1,11 @@
 """
 Where a killed run continues: the agent with its optimizers, the replay buffer, the statistics of VecNormalize.
 
-Going on from one unpickles nothing: the agent is built from the run's settings, and its parameters, counters and transitions
-are arrays and numbers. A replay buffer that holds objects is the exception, and needs the user's word.
+Continuing from one unpickles nothing: the agent is built from the run's settings, and its parameters, counters and transitions
+are arrays and numbers. A replay buffer that holds objects is the exception, and needs the user's consent.
 
-A replay buffer is hundreds of megabytes. What was added since the last checkpoint is a few, so that is what gets written,
-to a file of its own: a checkpoint costs little enough to take one at every evaluation.
+A replay buffer is hundreds of megabytes, what was added since the last checkpoint only a few. Only that is written, to a
+separate file: a checkpoint is cheap enough for one at every evaluation.
 """
 
 import itertools
@@ -32,18 +32,18 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_wr
 from sb3_span.atomic_files import written_whole
 from sb3_span.saved.statistics import NORMALIZATION, find_statistics, load_statistics, save_statistics
 
-# Of folders that are not whole: not yet, or no longer.
+# Names of folders that are incomplete: not yet written, or being deleted.
 HIDDEN = ".checkpoint-"
 AGENT, STATE, REPLAY, PICKLED_REPLAY = "agent.zip", "state.json", "replay_buffer.npz", "replay_buffer.pkl"
-# What an agent counts while it learns; everything else that is no parameter is in the run's settings.
+# An agent's counters while it learns; everything else that is no parameter is in the run's settings.
 COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_n_calls", "_current_progress_remaining")
-# What reading a truncated zip, JSON, pickle or NumPy file raises; SB3 asserts.
+# Errors from reading a truncated zip, JSON, pickle or NumPy file; SB3 asserts.
 DAMAGED = (OSError, ValueError, KeyError, EOFError, RuntimeError, AssertionError, zipfile.BadZipFile, pickle.UnpicklingError)
 ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 
 class NotTrusted(ValueError):
-    """Something would run code that nobody has vouched for."""
+    """Something would run code that the user has not trusted."""
 
 
 class Checkpoints:
@@ -63,10 +63,10 @@ class Checkpoints:
     def save(self, model: BaseAlgorithm, **state: Any) -> None:
         """
         :param model: The agent, inside ``learn``
-        :param state: What else to come back to: plain data
+        :param state: Further state to restore: plain data
         """
-        # SB3 calls back before it stores the step. That step, and an on-policy rollout under way, are not saved: they are
-        # made again, and must not count twice.
+        # SB3 calls back before it stores the step. That step, and an unfinished on-policy rollout, are not saved: they are
+        # repeated, and must not count twice.
         unsaved = 1 + (model.rollout_buffer.pos if isinstance(model, OnPolicyAlgorithm) else 0)
         done = model.num_timesteps - unsaved * model.n_envs
         old, new = self.latest(), self._folder / f"checkpoint-{model.num_timesteps:012d}"
@@ -94,10 +94,10 @@ class Checkpoints:
             temporary.rename(new)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        # What only the old checkpoint needs goes after the new one is there.
+        # Files that only the old checkpoint needs are deleted once the new one exists.
         for path in self._folder.glob("checkpoint-*"):
             if path != new:
-                # Out of sight first: its number may be higher, and it goes file by file.
+                # Renamed first: its number may be higher, and it is deleted file by file.
                 hidden = Path(tempfile.mkdtemp(dir=self._folder, prefix=HIDDEN))
                 path.rename(hidden / path.name)
                 shutil.rmtree(hidden)
@@ -106,9 +106,9 @@ class Checkpoints:
 
     def load(self, model: BaseAlgorithm, trust: bool = False) -> dict[str, Any] | None:
         """
-        :param model: The agent as it is built at the start of a run, with its environments; it becomes the one that was saved
+        :param model: The agent as built at the start of a run, with its environments; it becomes the one that was saved
         :param trust: Whether a pickled replay buffer may be read, which can run any code
-        :return: The state that was saved with it; None when nothing was
+        :return: The state that was saved with it; None if nothing was
         """
         folder = self.latest()
         if folder is None:
@@ -158,7 +158,7 @@ class Checkpoints:
 
     def _drop_overwritten(self, oldest: int) -> None:
         """
-        :param oldest: The first row that is still in the buffer
+        :param oldest: The first row still in the buffer
         """
         for path, following in itertools.pairwise(_chunks(self._replay)):
             if int(following.stem) <= oldest:
@@ -210,7 +210,7 @@ def _rows(checkpoint: Path | None, model: OffPolicyAlgorithm) -> int:
 
 
 def _restore(model: BaseAlgorithm, file: Path) -> None:
-    """Put an agent's parameters, optimizers and counters back. What SB3 has pickled into the file stays unread."""
+    """Restore an agent's parameters, optimizers and counters. What SB3 has pickled into the file is not read."""
     _, parameters, variables = load_from_zip_file(file, load_data=False, device=model.device)
     model.set_parameters(parameters, exact_match=True, device=model.device)
     for name, tensor in (variables or {}).items():
@@ -226,9 +226,9 @@ def _restore(model: BaseAlgorithm, file: Path) -> None:
 
 
 def _save_whole(model: OffPolicyAlgorithm, folder: Path) -> None:
-    """A buffer that is not added to row by row."""
+    """A buffer that is not filled row by row."""
     buffer = model.replay_buffer
-    if getattr(buffer, "copy_info_dict", False):  # objects of the environment
+    if getattr(buffer, "copy_info_dict", False):  # the environment's objects
         model.save_replay_buffer(folder / PICKLED_REPLAY)
     else:
         with (folder / REPLAY).open("wb") as file:
@@ -240,7 +240,7 @@ def _load_whole(model: OffPolicyAlgorithm, folder: Path, trust: bool) -> None:
         if not trust:
             raise NotTrusted(
                 f"{folder / PICKLED_REPLAY} is a pickle, and reading one can run any code. If you trust it, because you have "
-                "trained the run, continue with --trust; else delete the checkpoint to start this run over."
+                "trained the run, continue with --trust; otherwise delete the checkpoint to start this run over."
             )
         model.load_replay_buffer(folder / PICKLED_REPLAY)
         return
@@ -252,7 +252,7 @@ def _load_whole(model: OffPolicyAlgorithm, folder: Path, trust: bool) -> None:
         buffer.pos, buffer.full = int(saved["pos"]), bool(saved["full"])
     if isinstance(buffer, HerReplayBuffer):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the last episode, which starts over, ends here
+            warnings.simplefilter("ignore")  # the last episode starts over, so it ends here
             buffer.truncate_last_trajectory()
 
 

@@ -1,4 +1,4 @@
-"""``sb3-span study``: run, status, retry. What brings records together is in ``gathering``."""
+"""``sb3-span study``: run, status, retry. Collecting records is in ``gathering``."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ from sb3_span.study.supervisor import Supervisor
 from sb3_span.study.trust import check_runnable
 
 DATABASE = "study.db"
-STORAGE_FILE = "storage.txt"  # where the queue is, if it is not in the folder
+STORAGE_FILE = "storage.txt"  # says where the queue is, if not in the folder
 
 
 def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, trust: bool = False, **timing: int) -> bool:
@@ -37,7 +37,7 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, tru
     :param folder: Folder for the records, and for the database when none is given
     :param storage: A database that machines share; None for SQLite in the folder
     :param n_workers: Runs at a time
-    :param trust: Whether the study may execute code of its own
+    :param trust: Whether the study may execute its own code
     :return: Whether every run is done
     """
     check_workers(n_workers)
@@ -50,7 +50,7 @@ def run_study(file: Path, folder: Path, storage: str | None, n_workers: int, tru
 
 def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **timing: int) -> bool:
     """
-    Run what a plan has. For the parameters see ``run_study``.
+    Run a plan. For the other parameters see ``run_study``.
 
     :param plan: A plan that the folder remembers, or part of it
     """
@@ -58,15 +58,15 @@ def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **ti
     with _answering(), Queue(plan, storage or _sqlite(folder), **timing) as queue:
         if storage is not None:
             write_text(folder / STORAGE_FILE, make_url(storage).render_as_string(hide_password=True))
-        # A database may say that a run is done whose record is damaged: it is taken again, and says what to do. In the
-        # folder's own database, that also holds for a record that is gone; of a shared one it may be on another machine.
+        # A run may be done by the database and its record damaged: it runs again, and says what to do. With the folder's
+        # own database, so does a run whose record is missing; with a shared one the record may be on another machine.
         stored = read_stored(folder, plan, models=True)
         finished = {key for key, record in stored.records.items() if record.finished}
         queue.discard(
             key for key in (run.key for run in plan.runs) if key in stored.broken or not (storage or key in finished)
         )
         queue.refill()
-        # A machine that shuts down, or a scheduler whose time is up, asks nicely first.
+        # Sent first when a machine shuts down, or a scheduler's time is up.
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             watch(Supervisor(queue, folder, n_workers), console)
@@ -77,12 +77,12 @@ def run_plan(plan: Plan, folder: Path, storage: str | None, n_workers: int, **ti
 
 def check_workers(n_workers: int) -> None:
     if n_workers < 1:
-        raise ValueError(f"--workers is {n_workers}; at least 1 is needed. As many as there are cores is a good number.")
+        raise ValueError(f"--workers is {n_workers}; at least 1 is needed. The number of cores is a good choice.")
 
 
 def show_status(folder: Path, storage: str | None) -> bool:
     """
-    :return: Whether every record can be used
+    :return: Whether every record is usable
     """
     plan = open_study(folder)
     states = {run.key: RunState("waiting") for run in plan.runs}
@@ -126,7 +126,7 @@ def _show(plan: Plan, states: dict[str, RunState], folder: Path, console: Consol
     finished = {key for key, record in stored.records.items() if record.finished}
     elsewhere = sum(state.name == "done" and key not in finished | set(stored.broken) for key, state in states.items())
     for key, state in states.items():
-        if key in finished:  # a database that was lost, or never saw these runs, learns of them when they are next taken
+        if key in finished:  # a database that was lost, or never had these runs, gets them when they are next claimed
             states[key] = RunState("done")
         elif key in stored.broken and state.name != "running":
             states[key] = RunState("failed", stored.broken[key])
@@ -134,7 +134,7 @@ def _show(plan: Plan, states: dict[str, RunState], folder: Path, console: Consol
     if elsewhere:
         console.print(
             f"{elsewhere} of the runs that are done have no finished record in {folder}: "
-            "sb3-span study gather brings them here."
+            "collect them with sb3-span study gather."
         )
     for key, state in states.items():
         if state.error:
@@ -150,12 +150,12 @@ def _answering() -> Iterator[None]:
         yield
     except DATABASE_ERRORS as error:
         raise ValueError(
-            f"The database does not answer ({error.__cause__ or error}). The runs' folders have everything; try again later."
+            f"The database does not answer ({error.__cause__ or error}). The runs' folders have all records; try again later."
         ) from error
 
 
 def remember(plan: Plan, folder: Path) -> None:
-    """Keep a study's file, complete, in its folder; refuse one that has become another study."""
+    """Keep a study's complete file in its folder; refuse one that has become another study."""
     check_not_packed(folder)
     known = folder / STUDY_FILE
     if known.exists():
@@ -171,7 +171,7 @@ def _sqlite(folder: Path) -> str:
     elsewhere = folder / STORAGE_FILE
     if elsewhere.is_file():
         raise ValueError(
-            f"The queue of this study is in {elsewhere.read_text().strip()}: give that with --storage, or delete {elsewhere} "
+            f"The queue of this study is in {elsewhere.read_text().strip()}: pass that with --storage, or delete {elsewhere} "
             "to continue without it."
         )
     return sqlite_url(folder / DATABASE)
@@ -179,17 +179,17 @@ def _sqlite(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _to_look_at(folder: Path, storage: str | None) -> Iterator[str]:
-    """The address of the queue; of a copy, where the folder cannot be written to: a database writes even to be read."""
+    """The address of the queue, or of a copy if the folder is read-only: SQLite writes even when it only reads."""
     address = storage or _sqlite(folder)
     if storage is not None or (os.access(folder, os.W_OK) and os.access(folder / DATABASE, os.W_OK)):
         yield address
         return
     with tempfile.TemporaryDirectory() as copy:
-        for path in folder.glob(f"{DATABASE}*"):  # and what SQLite has beside it
+        for path in folder.glob(f"{DATABASE}*"):  # and SQLite's files next to it
             shutil.copyfile(path, Path(copy, path.name))
         yield sqlite_url(Path(copy, DATABASE))
 
 
 def _has_queue(folder: Path) -> bool:
-    """Whether there is one to look into: looking makes none."""
+    """Whether there is a database: opening one would create it."""
     return (folder / STORAGE_FILE).is_file() or (folder / DATABASE).is_file()

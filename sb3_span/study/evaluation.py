@@ -10,12 +10,12 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 class OneEpisodeEach(DummyVecEnv):
     """
-    Environments that play one episode each, and then stand still until they are all reset.
+    Environments that play one episode each, and then wait until all are reset.
 
-    None is slowed down by its neighbours' further episodes, which nobody asked for, nor by what SB3 keeps for training:
-    rewards and infos are not passed on. Each environment has to have a ``Monitor``.
+    So no time goes into further episodes of those that end early, nor into what SB3 keeps for training: rewards and infos are
+    not passed on. Each environment needs a ``Monitor``.
 
-    ``returns`` are the sums of the environments' own rewards; None for an episode that is not over.
+    ``returns`` are the sums of the environments' own rewards; None for an unfinished episode.
     """
 
     returns: list[float | None]
@@ -33,10 +33,10 @@ class OneEpisodeEach(DummyVecEnv):
                 if "episode" in info:
                     self.returns[i] = float(info["episode"]["r"])
                 elif terminated or truncated:
-                    # A wrapper around Monitor has ended the episode, or a part of it, as Atari's does with a life.
+                    # A wrapper around Monitor has ended the episode, or a part of it, such as a life in Atari.
                     total, last = float(sum(env.get_wrapper_attr("rewards"))), obs
                     obs, _ = env.reset()
-                    if env.get_wrapper_attr("rewards"):  # Monitor was not reset: the game goes on
+                    if env.get_wrapper_attr("rewards"):  # Monitor was not reset: the game continues
                         dones[i], infos[i] = True, {"terminal_observation": last}
                     else:
                         self.returns[i] = total
@@ -49,7 +49,7 @@ def evaluate(model: BaseAlgorithm, eval_env: VecEnv, seed: int) -> np.ndarray:
     One deterministic episode in each environment.
 
     :param model: The agent
-    :param eval_env: ``OneEpisodeEach``, which may be wrapped as the environments of training are
+    :param eval_env: ``OneEpisodeEach``, perhaps wrapped as the environments of training
     :param seed: Seed of the first environment, the next ones follow
     :return: Returns of the episodes, shape (n_envs,)
     """

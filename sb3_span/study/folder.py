@@ -1,4 +1,4 @@
-"""All records of a study's folder: what can be read, and what cannot, with the reason. Nothing is imported or unpickled."""
+"""All records of a study's folder: the usable ones, and the others with the reason. Nothing is imported or unpickled."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ STUDY_FILE = "study.yml"
 @dataclass(frozen=True)
 class Stored:
     """
-    :param records: By the runs' keys; one that has just begun has no evaluation
-    :param broken: Why the other runs that left something cannot be used, by their keys
+    :param records: By the runs' keys; a run that has just begun has no evaluation
+    :param broken: The reasons why other records are unusable, by the runs' keys
     """
 
     records: dict[str, Record] = field(default_factory=dict)

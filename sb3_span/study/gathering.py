@@ -13,11 +13,11 @@ from sb3_span.study.training import OWNER
 
 def gather(sources: list[Path], folder: Path) -> bool:
     """
-    Bring the runs of several machines together. Of a run that is there twice the one that got further stays.
+    Collect the runs of several machines. Of two records of one run the longer one is kept.
 
     :param sources: Folders of the same study
     :param folder: The folder to gather them in
-    :return: Whether all of them could be read
+    :return: Whether all of them were readable
     """
     copied = kept = damaged = 0
     for each in [*sources, folder]:
@@ -25,7 +25,7 @@ def gather(sources: list[Path], folder: Path) -> bool:
     plans = {source: open_study(source) for source in sources}
     if (folder / STUDY_FILE).exists():
         plans[folder] = open_study(folder)
-    # One of them may have grown: the whole study is the one with the most runs.
+    # Some may have been extended: the whole study is the one with the most runs.
     whole = max(plans, key=lambda source: len(plans[source].runs))
     for source, plan in plans.items():
         try:
@@ -47,7 +47,7 @@ def gather(sources: list[Path], folder: Path) -> bool:
                 continue
             try:
                 is_new = reached > _reached(target)
-            except ValueError:  # what is there is damaged
+            except ValueError:  # the existing one is damaged
                 is_new = True
             if is_new:
                 try:
@@ -57,16 +57,16 @@ def gather(sources: list[Path], folder: Path) -> bool:
                     damaged += 1
                     continue
             copied, kept = copied + is_new, kept + (not is_new)
-    print(f"{copied} runs gathered in {folder}; {kept} were there already" + (f"; {damaged} left out." if damaged else "."))
+    print(f"{copied} runs gathered in {folder}; {kept} were already there" + (f"; {damaged} left out." if damaged else "."))
     return not damaged
 
 
 def pack(folder: Path, output: Path | None) -> Path:
     """
-    Write a study's records as one compressed table, for keeping and for reports. What it was made from stays.
+    Write a study's records as one compressed table, which reports can read. The records themselves are kept.
 
     :param folder: The study's folder
-    :param output: Where to; None for the same folder
+    :param output: The table's folder; None for the same folder
     :return: The table
     """
     check_not_packed(folder)
@@ -79,14 +79,14 @@ def pack(folder: Path, output: Path | None) -> Path:
     if plan is not None and output != folder:
         shutil.copyfile(folder / STUDY_FILE, output / STUDY_FILE)
     print(
-        f"{n_runs} runs are in {output / PACKED}. It has everything that sb3-span report needs, and no models: where these "
-        f"are not needed either, {folder / 'runs'} may be deleted."
+        f"{n_runs} runs are in {output / PACKED}. It has everything that sb3-span report needs, but no models. If you do "
+        f"not need these, you can delete {folder / 'runs'}."
     )
     return output / PACKED
 
 
 def _reached(run_folder: Path) -> tuple[int, bool]:
-    """How far a run has got: its last evaluation, and whether it has its model."""
+    """A run's progress: its last evaluation, and whether it has its model."""
     if not (run_folder / SETTINGS).exists():
         return -1, False
     return int(max(read_record(run_folder).steps, default=0)), has_model(run_folder)
@@ -95,12 +95,12 @@ def _reached(run_folder: Path) -> tuple[int, bool]:
 def _copy_patiently(source: Path, target: Path) -> None:
     try:
         _copy(source, target)
-    except OSError:  # the run goes on meanwhile, and has replaced its checkpoint by another
+    except OSError:  # the run has meanwhile replaced its checkpoint
         _copy(source, target)
 
 
 def _why(error: OSError) -> str:
-    """The first reason, of what may be a list of files that could not be copied."""
+    """The first reason, of an error that may list several files."""
     return str(error.args[0][0][-1] if isinstance(error, shutil.Error) else error)
 
 

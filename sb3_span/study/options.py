@@ -1,4 +1,4 @@
-"""Whether a study's runs have options that are misspelt: told before the first run begins, not by each run that fails."""
+"""Finds misspelt options of a study's runs before the first run begins."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from sb3_span.nn import SPANArch
 from sb3_span.study.plan import Run
 from sb3_span.study.study_file import OFFLINE_ALGORITHMS
 
-# What an entry of a Zoo file may have beside the algorithm's own arguments.
+# Keys of a Zoo file's entry other than the algorithm's arguments.
 ZOO_OPTIONS = {
     "callback", "env_kwargs", "env_wrapper", "frame_stack", "monitor_kwargs", "n_envs", "n_timesteps", "noise_std",
     "noise_type", "normalize", "vec_env_wrapper",
@@ -19,7 +19,7 @@ ZOO_OPTIONS = {
 
 def check_options(runs: Iterable[Run]) -> None:
     """
-    :param runs: Of which the names of all options are checked, and the shapes of SPAN networks
+    :param runs: The runs, whose option names and SPAN shapes are checked
     """
     for run in runs:
         if run.algo in OFFLINE_ALGORITHMS:

@@ -2,7 +2,7 @@
 A study's records as one file: ``evaluations.csv.gz``, a table with one row per evaluation.
 
 The first row of a run has its settings in the column ``settings``, as JSON; a run without an evaluation has that row alone.
-What is left out are models, checkpoints and errors. Reports are made from it as from a folder of runs.
+Models, checkpoints and errors are left out. Reports read it like a folder of runs.
 """
 
 import csv
@@ -56,7 +56,7 @@ def write_packed(source: Path, target: Path) -> int:
         rows = [format_evaluation(each) for each in evaluations] or [[]]
         for i, row in enumerate(rows):
             writer.writerow([key, "" if i else json.dumps(settings), *row, *[""] * (len(columns) - len(row))])
-    # Neither a time nor a name in it: the same records give the same file.
+    # Without a time or a name, so that the same records give the same file.
     with written_whole(target) as path:
         path.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
     return len(runs)
@@ -64,7 +64,7 @@ def write_packed(source: Path, target: Path) -> int:
 
 def read_packed(folder: Path) -> dict[str, Record | ValueError]:
     """
-    :return: By the runs' keys, what was recorded, or what is wrong with it
+    :return: By the runs' keys, the record, or what is wrong with it
     """
     path = folder / PACKED
     found: dict[str, Record | ValueError] = {}

@@ -8,7 +8,7 @@ from typing import Any
 def short_names(options: list[str]) -> dict[str, str]:
     """
     :param options: Paths such as ``span_arch.nmodes``
-    :return: For each the end of it that tells it from the others: ``nmodes``, or ``pi.nmodes`` beside ``vf.nmodes``
+    :return: For each the shortest ending that is unique: ``nmodes``, or ``pi.nmodes`` if there is ``vf.nmodes``
     """
     names = {}
     for option in dict.fromkeys(options):
@@ -28,7 +28,7 @@ def check_option(entry: dict[str, Any], option: str, where: str, method: str, en
 
 
 def get_option(entry: dict[str, Any], option: str) -> Any:
-    """An option of a Zoo file's entry; None where it is left out."""
+    """An option of a Zoo file's entry; None if it is left out."""
     *groups, last = _parts(option)
     for group in groups:
         entry = entry[group]
@@ -48,7 +48,7 @@ def replace_options(entry: dict[str, Any], options: dict[str, Any]) -> dict[str,
 
 
 def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two plans' settings differ: the path, what it was, what it is."""
+    """The differences of two plans' settings: path, old value, new value."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             yield from differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
@@ -57,5 +57,5 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any,
 
 
 def _parts(option: str) -> list[str]:
-    # The options that studies vary most have a short form.
+    # The options that studies vary most have a short path.
     return f"policy_kwargs.{option}".split(".") if option.startswith("span_arch.") else option.split(".")

@@ -14,17 +14,17 @@ from sb3_span.study.paths import check_option, differences, get_option, replace_
 from sb3_span.study.study_file import ALGORITHMS, Environment, Method, StudyFile, check_file, check_mapping
 from sb3_span.study.yaml_file import read_yaml
 
-MAX_NAME = 255  # bytes in the name of a folder
+MAX_NAME = 255  # bytes in a folder's name
 
 
 @dataclass(frozen=True)
 class Run:
     """
-    One training run. Everything that decides its outcome is in here.
+    One training run, with everything that decides its outcome.
 
     :param env: The environment's id; of an offline algorithm, the data set's
     :param cell: The grid's options that differ from the base setting, for example ``{"span_arch.nmodes": 3}``
-    :param base: What the grid's options are in the base setting; None for one that the hyperparameter file leaves out
+    :param base: The base setting's values of the grid's options; None for one that the hyperparameter file leaves out
     """
 
     env: str
@@ -54,7 +54,7 @@ class Run:
         """
         Refuse the record of a run with other settings.
 
-        :param settings: What its ``run.json`` has
+        :param settings: The content of its ``run.json``
         :param where: That file
         """
         for name, value in self.settings().items():
@@ -66,18 +66,18 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """Equal for two runs exactly when their settings are."""
+        """Equal for two runs if and only if their settings are."""
         return hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Plan:
     """
-    :param resolved: The study's file with the hyperparameter files read in: it stands alone
-    :param search: For each method that settings are searched for, its options and what each may be: a list of choices, or the
-        ends of a range
+    :param resolved: The study's file with the hyperparameter files' content: it needs no other file
+    :param search: For each method of a search, its options and the values to try: a list of choices, or the ends of a
+        range
     :param keep_models: Whether the trained models are kept; then a finished run without its model is not done
-    :param trusted: Whether the user lets it execute code of its own
+    :param trusted: Whether the user lets it execute its own code
     """
 
     name: str
@@ -89,7 +89,7 @@ class Plan:
 
     def check_extends(self, older: "Plan", where: Path) -> None:
         """
-        A study that was started may grow (more seeds, environments, methods); what it has must stay as it was.
+        A study that was started may get more seeds, environments and methods; existing runs must not change.
 
         :param where: The file that holds the older plan
         """
@@ -107,8 +107,8 @@ class Plan:
 
 def read_plan(path: Path | str) -> Plan:
     """
-    :param path: A study's file, such as ``zoo_configs/smoke.yml``. The hyperparameter files that it names are looked up
-        beside it.
+    :param path: A study's file, such as ``zoo_configs/smoke.yml``. The hyperparameter files that it names are relative to
+        it.
     """
     path = Path(path)
     try:
@@ -125,8 +125,8 @@ def read_plan(path: Path | str) -> Plan:
 
 def make_plan(study: Any, path: Path) -> Plan:
     """
-    :param study: What a study's file says
-    :param path: The file, beside which hyperparameter files are looked up
+    :param study: The content of a study's file
+    :param path: The file, to which hyperparameter files are relative
     """
     checked = check_file(study)
     methods = {name: _read_method(name, method, checked, path) for name, method in checked.methods.items()}
@@ -141,7 +141,7 @@ def make_plan(study: Any, path: Path) -> Plan:
             runs += _runs_of(checked, env, method, seed, methods[method][env])
     for key, count in Counter(run.key for run in runs).items():
         if count > 1:
-            raise ValueError(f"{count} runs have the name {key!r}: a seed, a value or a name is there twice, or almost")
+            raise ValueError(f"{count} runs have the name {key!r}: a seed, a value or a name appears twice, or almost")
         if len(key.encode()) > MAX_NAME:
             raise ValueError(
                 f"the run {key[:40]!r}... has a name of {len(key.encode())} bytes, and its folder can have {MAX_NAME}. Give "
@@ -158,7 +158,7 @@ def make_plan(study: Any, path: Path) -> Plan:
 
 
 def _runs_of(checked: StudyFile, env: str, method: str, seed: int, entry: dict[str, Any]) -> Iterator[Run]:
-    """The runs of a method with one seed: one, or one for every cell of the grid."""
+    """A method's runs with one seed: one, or one for every cell of the grid."""
     environment, steps = checked.environments[env], _read_steps(checked.environments[env], env, method, entry)
     for option in checked.grid:
         check_option(entry, option, f"grid.{option}", method, env)

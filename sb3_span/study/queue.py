@@ -1,9 +1,9 @@
 """
-The queue of a study: an Optuna study with one trial per run, in SQLite or in a database that machines share.
+A study's queue: an Optuna study with one trial per run, in SQLite or in a database that machines share.
 
-A run is known by its key, in its trials' user attributes. Of several trials with one key (two machines started the same study
-at the same moment, a worker died) the one with the lowest number that is waiting, running or complete counts. The
-database is a convenience: everything in it can be made again from the study's file and the runs' folders.
+A run is identified by its key, in its trials' user attributes. If several trials have one key (two machines started the same
+study at the same moment, a worker died), the one with the lowest number that is waiting, running or complete counts. The
+database can be rebuilt from the study's file and the runs' folders.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ DISCARDED = "discarded"
 DATABASE_ERRORS = (StorageInternalError, SQLAlchemyError)
 CONNECT_ARGS: dict[str, dict[str, Any]] = {
     "sqlite": {"timeout": 60},
-    # A server whose machine is gone does not even say so.
+    # A server whose machine is down does not answer at all.
     "postgresql": {
         "connect_timeout": 10,
         "keepalives_idle": 20,
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Claim:
-    """A run that this worker has taken."""
+    """A run that this worker has claimed."""
 
     run: Run
     trial_id: int
@@ -65,15 +65,15 @@ class Queue:
     """
     :param plan: What to run
     :param storage: A database's address, such as ``sqlite:///study.db``
-    :param heartbeat: Seconds between two signs of life of a running run
-    :param grace: Seconds without one after which a run is taken for dead
+    :param heartbeat: Seconds between two heartbeats of a running run
+    :param grace: Seconds without one after which a run counts as dead
     """
 
     def __init__(self, plan: Plan, storage: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.plan, self.heartbeat = plan, heartbeat
-        self._looked, self._patient_until = math.inf, -math.inf  # as of the wall clock, which goes on while a laptop sleeps
-        self.opening = (plan, storage, heartbeat, grace)  # what another process needs to open it too
+        self._looked, self._patient_until = math.inf, -math.inf  # of the wall clock, which continues while a laptop sleeps
+        self.opening = (plan, storage, heartbeat, grace)  # for other processes that open it too
         self._storage = open_storage(storage, "delete it: the study continues from the records", heartbeat, grace)
         self._study = _patiently(
             lambda: optuna.create_study(study_name=plan.name, storage=self._storage, direction="maximize", load_if_exists=True)
@@ -87,9 +87,9 @@ class Queue:
         self._storage.engine.dispose()
 
     def refill(self) -> None:
-        """Give every run a trial that has none: at the start, and when a worker has died."""
+        """Add a trial for every run without one: at the start, and when a worker has died."""
         if time.time() - self._looked > 2 * self.heartbeat:
-            # The database was away, or this machine asleep: others had no chance to give a sign of life either.
+            # The database was away, or this machine asleep: other workers could not send heartbeats either.
             self._patient_until = time.time() + 2 * self.heartbeat
         if time.time() >= self._patient_until:
             with no_experimental_warning():
@@ -113,14 +113,14 @@ class Queue:
 
     def claim(self) -> Claim | None:
         """
-        :return: The first run of the plan that is waiting, now this worker's; None when none is
+        :return: The first waiting run of the plan, now this worker's; None if there is none
         """
         trials = self._trials()
         for run in self.plan.runs:
             trial = next((trial for trial in trials.get(run.key, []) if trial.state in LIVE), None)
             if trial is None or trial.state != TrialState.WAITING:
                 continue
-            # The sign of life first: a trial without one would never be taken for dead.
+            # The heartbeat first: a trial without one would never count as dead.
             self.beat(trial._trial_id)
             with contextlib.suppress(UpdateFinishedTrialError):
                 if self._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
@@ -138,7 +138,7 @@ class Queue:
             self._storage.set_trial_intermediate_value(trial_id, step, mean_return)
 
     def complete(self, trial_id: int, mean_return: float) -> None:
-        # A value that is no number would make Optuna's tables unreadable: an agent that ended so is as bad as can be.
+        # Values that are not finite would make Optuna's tables unreadable: such an agent gets the worst value.
         self._finish(trial_id, TrialState.COMPLETE, -math.inf if math.isnan(mean_return) else mean_return)
 
     def fail(self, trial_id: int, error: str) -> None:
@@ -147,11 +147,11 @@ class Queue:
         self._finish(trial_id, TrialState.FAIL)
 
     def release(self, trial_id: int) -> None:
-        """Put a run back."""
+        """Return a run to the queue."""
         self._finish(trial_id, TrialState.WAITING)
 
     def discard(self, keys: Iterable[str]) -> None:
-        """Forget that these runs are done: their records are gone."""
+        """Mark these runs as not done: their records are missing."""
         trials = self._trials()
         lost = [trial.number for key in keys for trial in trials.get(key, []) if trial.state == TrialState.COMPLETE]
         if lost:
@@ -159,7 +159,7 @@ class Queue:
 
     def retry(self) -> list[Run]:
         """
-        :return: The runs that had failed and now wait again
+        :return: The runs that had failed and are waiting again
         """
         states = self.states()
         failed = [run for run in self.plan.runs if states[run.key].name == "failed"]
@@ -169,7 +169,7 @@ class Queue:
 
     def states(self) -> dict[str, RunState]:
         """
-        :return: For every run's key, where it stands
+        :return: The state of every run, by key
         """
         trials = self._trials()
         return {run.key: _state(trials.get(run.key, [])) for run in self.plan.runs}
@@ -187,7 +187,7 @@ class Queue:
         self._study.enqueue_trial({}, user_attrs={**attributes, **run.cell})
 
     def _finish(self, trial_id: int, state: TrialState, value: float | None = None) -> None:
-        # Finished already: taken for dead, and someone else has the run now.
+        # Already finished: it counted as dead, and another worker has the run now.
         with contextlib.suppress(UpdateFinishedTrialError):
             self._storage.set_trial_state_values(trial_id, state, None if value is None else [value])
 
@@ -202,21 +202,21 @@ def _state(trials: list[FrozenTrial]) -> RunState:
 
 def _error(trials: list[FrozenTrial]) -> str:
     """
-    :return: Why the last attempt failed; nothing when it ended without fault of its own
+    :return: Why the last attempt failed; nothing if it did not
     """
     failed = [trial for trial in trials if trial.state == TrialState.FAIL]
     return failed[-1].user_attrs.get("error", "") if failed else ""
 
 
 def sqlite_url(file: Path) -> str:
-    """The address of a database in a file, whatever its folders are called."""
+    """The address of a database in a file, in folders of any name."""
     return URL.create("sqlite", database=str(file)).render_as_string()
 
 
 def open_storage(url: str, if_damaged: str, heartbeat: int = HEARTBEAT, grace: int = GRACE) -> RDBStorage:
     """
     :param url: The database's address
-    :param if_damaged: What to do about a file that is no database
+    :param if_damaged: The advice for a file that is no database
     """
     connect_args = next((options for start, options in CONNECT_ARGS.items() if url.startswith(start)), {})
     options = {"connect_args": connect_args, "pool_pre_ping": True}
@@ -226,12 +226,12 @@ def open_storage(url: str, if_damaged: str, heartbeat: int = HEARTBEAT, grace: i
     except (ImportError, ArgumentError) as error:
         shown = url if isinstance(error, ArgumentError) else make_url(url).render_as_string(hide_password=True)
         raise ValueError(
-            f"--storage {shown}: {error}. It is an address such as postgresql://user@host/database; "
+            f"--storage {shown}: {error}. Give an address such as postgresql://user@host/database; "
             "PostgreSQL needs the package psycopg: pip install 'psycopg[binary]'."
         ) from error
     except DATABASE_ERRORS as error:
         address, why = make_url(url), error.__cause__ or error
-        if url.startswith("sqlite"):  # most often the folder's own, which nobody has given with --storage
+        if url.startswith("sqlite"):  # most often the folder's own, which was not given with --storage
             raise ValueError(f"{address.database} cannot be opened ({why}). If it is damaged, {if_damaged}.") from error
         shown = address.render_as_string(hide_password=True)
         raise ValueError(f"--storage {shown}: the database does not answer ({why}).") from error
@@ -242,8 +242,8 @@ def open_storage(url: str, if_damaged: str, heartbeat: int = HEARTBEAT, grace: i
 
 def _lock_before_reading(engine: Engine) -> None:
     """
-    Optuna reads a trial's state, with a lock, and then changes it. SQLite knows no such lock: two workers would both read
-    that a trial waits and both take it. So every transaction begins with the lock that writing needs.
+    Optuna reads a trial's state, with a lock, and then changes it. SQLite has no such lock: two workers could both read that a
+    trial is waiting and both claim it. So every transaction begins with the lock that writing needs.
     """
 
     @event.listens_for(engine, "connect")
@@ -258,7 +258,7 @@ def _lock_before_reading(engine: Engine) -> None:
 
 
 def _patiently(action: Callable[[], T]) -> T:
-    """Two machines that create the same tables at the same moment get in each other's way once."""
+    """Two machines that create the same tables at the same moment fail once."""
     for seconds in (0.2, 0.5, 1.0, 2.0):
         try:
             return action()
@@ -271,7 +271,7 @@ def _patiently(action: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def no_experimental_warning() -> Iterator[None]:
-    """Optuna calls signs of life experimental."""
+    """Optuna calls heartbeats experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         yield

@@ -1,9 +1,9 @@
 """
-What a run leaves on disk: one folder, readable without this package.
+A run's records on disk: one folder, readable without this package.
 
 ``run.json`` has the settings, versions and machine, ``evaluations.csv`` one row per evaluation, ``model.zip`` the trained
-model. Every file is written whole or not at all. A record holds the evaluations that its settings ask for, each once and in
-order, up to where the run has got; one with a hole is refused. A run is finished when its last evaluation is, because the
+model. Every file is written completely or not at all. A record has the evaluations that its settings ask for, each once and in
+order, up to the run's present step; one with a gap is refused. A run is finished when its last evaluation is, because the
 model is written before it. Reading a record imports nothing and unpickles nothing.
 """
 
@@ -32,10 +32,10 @@ class Evaluation(NamedTuple):
     """
     A row of ``evaluations.csv``.
 
-    :param step: Training steps until then
-    :param train_seconds: Seconds of training until then, without evaluation
-    :param eval_seconds: Seconds of evaluating and saving until then, this time included; NaN in records from before these
-        were measured
+    :param step: Training steps so far
+    :param train_seconds: Seconds of training so far, without evaluation
+    :param eval_seconds: Seconds of evaluating and saving so far, including this time; NaN in older records, without
+        that measurement
     :param returns: Returns of the episodes, shape (n_eval_episodes,)
     """
 
@@ -48,7 +48,7 @@ class Evaluation(NamedTuple):
 @dataclass(frozen=True)
 class Record:
     """
-    :param settings: What is in ``run.json``
+    :param settings: The content of ``run.json``
     :param steps: Training steps of the evaluations, shape (E,)
     :param train_seconds: See :class:`Evaluation`, shape (E,)
     :param eval_seconds: See :class:`Evaluation`, shape (E,)
@@ -68,7 +68,7 @@ class Record:
 
 def planned_steps(settings: Mapping[str, Any]) -> list[int]:
     """
-    :param settings: A run's, with ``steps`` and ``eval_freq``
+    :param settings: A run's settings, with ``steps`` and ``eval_freq``
     :return: The steps at which it is evaluated
     """
     steps, every = settings["steps"], settings["eval_freq"]
@@ -105,7 +105,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def parse_settings(text: str) -> dict[str, Any]:
     """
-    :param text: What is in ``run.json``
+    :param text: The content of ``run.json``
     """
     settings = json.loads(text)
     counts = {name: int(settings[name]) for name in ("steps", "eval_freq", "n_eval_episodes")}
@@ -117,7 +117,7 @@ def parse_settings(text: str) -> dict[str, Any]:
 
 def read_evaluations(folder: Path, settings: Mapping[str, Any]) -> list[Evaluation]:
     """
-    :param settings: The run's, see :func:`planned_steps`
+    :param settings: The run's settings, see :func:`planned_steps`
     :return: The rows of ``evaluations.csv``; none when the file does not exist yet
     """
     path = folder / EVALUATIONS
@@ -159,9 +159,9 @@ def parse_evaluation(cells: Sequence[str]) -> Evaluation:
 
 def check_complete(evaluations: Sequence[Evaluation], settings: Mapping[str, Any], where: Path | str) -> None:
     """
-    Refuse evaluations that are not those that the settings ask for, from the first one on.
+    Refuse evaluations other than those that the settings ask for, from the first one on.
 
-    :param where: The file that they are from
+    :param where: Their file
     """
     steps = [each.step for each in evaluations]
     planned = planned_steps(settings)
@@ -177,11 +177,11 @@ def check_complete(evaluations: Sequence[Evaluation], settings: Mapping[str, Any
 
 
 def check_model(record: Record, folder: Path) -> None:
-    """Refuse a finished run whose model is gone."""
+    """Refuse a finished run whose model is missing."""
     if record.finished and not has_model(folder):
         raise ValueError(
             f"{folder} has every evaluation but no {MODEL}: the run is not done. Restore it, or delete {EVALUATIONS} there to "
-            "train it again. In a study that need not keep its models, write 'keep_models: false' into the study's file."
+            "train it again. If the study does not need models, write 'keep_models: false' into its file."
         )
 
 
@@ -198,7 +198,7 @@ def write_evaluations(folder: Path, evaluations: list[Evaluation]) -> None:
 
 
 def format_evaluation(each: Evaluation) -> list[str]:
-    """Returns have seven digits: more than the noise of an evaluation will ever need."""
+    """Returns have seven digits, far below the noise of an evaluation."""
     return [
         str(each.step),
         f"{each.train_seconds:.3f}",

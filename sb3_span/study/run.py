@@ -1,4 +1,4 @@
-"""One run: the Zoo's agent and environments, the paper's evaluation, records and checkpoints as it goes."""
+"""One run: the Zoo's agent and environments, the paper's evaluation, records and checkpoints on the way."""
 
 import argparse
 import contextlib
@@ -34,7 +34,7 @@ class StudyManager(ExperimentManager):
     """
     The Zoo's set-up of agent and environments, without its log folders, files and messages.
 
-    :param trust: Whether strings that are not plain data are left to the Zoo, which evaluates them as Python
+    :param trust: Whether the Zoo may evaluate strings that are not plain data as Python
     """
 
     def __init__(self, run: Run, trust: bool = False) -> None:
@@ -54,7 +54,7 @@ class StudyManager(ExperimentManager):
                     if not self._trust:
                         raise
         policy_kwargs = hyperparams.get("policy_kwargs")
-        # The Zoo knows classes by their names everywhere but here.
+        # The Zoo resolves names of classes everywhere but here.
         if isinstance(policy_kwargs, dict) and isinstance(name := policy_kwargs.get("activation_fn"), str):
             policy_kwargs["activation_fn"] = get_class_by_name(name)
         return hyperparams, {}
@@ -86,11 +86,11 @@ def train(run: Run, folder: Path, watcher: Watcher | None = None, keep_model: bo
     """
     Train one run to its end, from its checkpoint if it has one.
 
-    :param run: What to train
+    :param run: The run to train
     :param folder: The run's own folder
-    :param watcher: Told about every step and evaluation
+    :param watcher: Notified of every step and evaluation
     :param keep_model: Whether the trained model is written; then a finished run without it is refused
-    :param trust: Whether the run may execute code of its own: modules that are not installed, Python in strings, pickles
+    :param trust: Whether the run may execute its own code: modules that are not installed, Python in strings, pickles
     :return: The finished record
     """
     th.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""What a study looks like in a terminal: a bar for all runs, one for each worker, and a line for each run that ends."""
+"""A study in a terminal: a progress bar for all runs, one for each worker, and a line for each run that ends."""
 
 import time
 
@@ -26,10 +26,10 @@ SECONDS_BETWEEN_COUNTS = 20.0
 
 def watch(supervisor: Supervisor, console: Console) -> None:
     """
-    Run a study to its end, or until Ctrl-C, which saves what runs. A second Ctrl-C does not wait for that.
+    Run a study to its end, or until Ctrl-C, which saves the runs under way. A second Ctrl-C does not wait for that.
 
     :param supervisor: The study's supervisor, not started yet
-    :param console: Where to show it
+    :param console: The console to show it on
     """
     view = _View(supervisor, console)
     options = {"auto_refresh": console.is_terminal, "refresh_per_second": 4, "transient": True}
@@ -45,7 +45,7 @@ def watch(supervisor: Supervisor, console: Console) -> None:
                         raise
                     console.print("Saving the runs under way; Ctrl-C again to end at once.")
                     supervisor.stop()
-        except BaseException:  # workers that nobody listens to would go on
+        except BaseException:  # workers would continue without a listener
             supervisor.kill()
             raise
 
@@ -74,7 +74,7 @@ class _View:
         for ratio in (3, 3, 2, 2):
             workers.add_column(ratio=ratio, no_wrap=True)
         for worker in list(self._supervisor.workers):
-            run, mean_return = worker.run, worker.mean_return  # this is another thread than the one that changes them
+            run, mean_return = worker.run, worker.mean_return  # another thread changes them
             if run is None:
                 workers.add_row(f"[dim]{escape(worker.why_waiting)}[/]")
                 continue
@@ -92,7 +92,7 @@ class _View:
         try:
             states = self._supervisor.queue.states()
         except DATABASE_ERRORS:
-            return  # the last count stands
+            return  # keep the last count
         self._done = sum(state.name == "done" for state in states.values())
         seconds = remaining_seconds(self._plan, read_stored(self._supervisor.folder, self._plan).records).values()
         known = [value for value in seconds if value is not None]

@@ -2,7 +2,7 @@
 A search for settings: every method gets the same number of trials, each of which trains the study's runs with other settings.
 
 One Optuna study for each method, all in one database in the folder: several processes may search at once. Methods take
-turns, so that a search that is cut short has been fair.
+turns, so that a search that is cut short is still fair.
 """
 
 import csv
@@ -31,10 +31,10 @@ from sb3_span.study.queue import no_experimental_warning, open_storage, sqlite_u
 from sb3_span.study.run import train
 from sb3_span.study.trust import check_runnable
 
-# Before it gives up on bad trials, and before TPE begins to learn.
+# Trials before pruning, and before TPE, begin.
 N_RANDOM = 5
 ERROR, BASE = "error", "base"
-# A trial that repeats one that was interrupted: that one's number, and that of the first, under which the runs are kept.
+# For a trial that repeats an interrupted one: that one's number, and the first one's, under which the runs are kept.
 REPEATS, BEGUN_AS = "repeats", "begun as"
 OVER = (TrialState.COMPLETE, TrialState.PRUNED)
 SEARCH_FILE = "searched.yml"
@@ -45,10 +45,10 @@ def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> 
     """
     Search, or continue, and write what was found: ``trials.csv`` and ``best.yml``.
 
-    :param file: A study's file with the key ``search``: for each method its options, and what each may be
+    :param file: A study's file with the key ``search``: for each method its options, and the values to try
     :param folder: Folder for the records and the database
-    :param n_trials: Trials for each method, those that were given up on included
-    :param trust: Whether the study may execute code of its own
+    :param n_trials: Trials for each method, including pruned ones
+    :param trust: Whether the study may execute its own code
     """
     if n_trials < 1:
         raise ValueError(f"--trials is {n_trials}; at least 1 is needed. With 5 or fewer all but the first are random.")
@@ -68,10 +68,8 @@ def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> 
             objective = _Objective(plan, method, folder)
             try:
                 studies[method].optimize(objective, n_trials=1, catch=(Exception,))
-            except ValueError as error:  # of what Optuna does with the result: the trial is no longer ours
-                console.print(
-                    f"{method}: a trial was taken for dead by another process, which repeats it. {escape(str(error))}"
-                )
+            except ValueError as error:  # from Optuna, when it stores the result: the trial is no longer ours
+                console.print(f"{method}: another process counted a trial as dead and repeats it. {escape(str(error))}")
                 continue
             _write(studies, folder)
             _print(method, studies[method].trials[objective.number], console)
@@ -82,7 +80,7 @@ def run_search(file: Path, folder: Path, n_trials: int, trust: bool = False) -> 
     console.print(_table(studies))
     console.print(f"Written: {folder / 'trials.csv'}, {folder / 'best.yml'}")
     if failed := [method for method, study in studies.items() if not _best(study, 1)]:
-        raise ValueError(f"All trials of {', '.join(failed)} have failed; {folder / 'trials.csv'} has why.")
+        raise ValueError(f"All trials of {', '.join(failed)} have failed; the reasons are in {folder / 'trials.csv'}.")
 
 
 def _check_scores(plan: Plan, file: Path) -> None:
@@ -104,7 +102,7 @@ def _check_options(plan: Plan) -> None:
 
 
 def _remember(plan: Plan, folder: Path) -> None:
-    """Keep what is searched in the folder, and refuse another search there: scores of the two could not be compared."""
+    """Keep the search's settings in the folder, and refuse another search there, whose scores could not be compared."""
     known = folder / SEARCH_FILE
     if known.exists():
         for option, was, is_now in differences(read_plan(known).resolved, plan.resolved):
@@ -118,7 +116,7 @@ def _remember(plan: Plan, folder: Path) -> None:
 
 def _next(studies: dict[str, optuna.Study], n_trials: int) -> str | None:
     """
-    :return: The method whose turn it is; None when every method has had its trials, those of other processes included
+    :return: The method whose turn it is; None when every method has had its trials, including other processes'
     """
     while True:
         trials = {}
@@ -134,7 +132,7 @@ def _next(studies: dict[str, optuna.Study], n_trials: int) -> str | None:
             return min(taken, key=taken.__getitem__)
         if not any(trial.state == TrialState.RUNNING for own in trials.values() for trial in own):
             return None
-        time.sleep(SECONDS_BETWEEN_LOOKS)  # the last trials are under way in other processes
+        time.sleep(SECONDS_BETWEEN_LOOKS)  # other processes have the last trials
 
 
 def _repeat_interrupted(study: optuna.Study) -> None:
@@ -151,7 +149,7 @@ class _Objective:
     """
     The mean score of a method's runs with a trial's settings.
 
-    ``number`` is that of the trial: other processes may have begun further ones meanwhile.
+    ``number`` is the trial's: other processes may have begun further ones meanwhile.
     """
 
     number: int
@@ -168,7 +166,7 @@ class _Objective:
             return self._score(trial)
         except optuna.TrialPruned:
             raise
-        except Exception as error:  # settings with which training breaks are an answer too
+        except Exception as error:  # settings that make training fail are a result too
             trial.set_user_attr(ERROR, str(error))
             raise
 
@@ -197,7 +195,7 @@ def _is_bad(trial: optuna.Trial, n_runs: int, score: float) -> bool:
     """
     Whether a trial is below the median of the others after as many runs.
 
-    Optuna's ``MedianPruner`` takes the best that a trial has reported so far, which is that of the easiest environment.
+    Optuna's ``MedianPruner`` compares a trial's best report so far, which is that of the easiest environment.
     """
     others = trial.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     return len(others) >= N_RANDOM and score < np.median([other.intermediate_values[n_runs] for other in others])
@@ -218,7 +216,7 @@ def _open(plan: Plan, method: str, storage: optuna.storages.RDBStorage) -> optun
         load_if_exists=True,
         sampler=optuna.samplers.TPESampler(n_startup_trials=N_RANDOM),
     )
-    if not any(BASE in trial.user_attrs for trial in study.trials):  # the settings that the file starts from come first
+    if not any(BASE in trial.user_attrs for trial in study.trials):  # the file's own settings come first
         run = next(run for run in plan.runs if run.method == method)
         base = {option: get_option(run.hyperparams, option) for option in plan.search[method]}
         allowed = {option: value for option, value in base.items() if _allows(plan.search[method][option], value)}
@@ -233,7 +231,7 @@ def _allows(values: Any, value: Any) -> bool:
 
 
 def _counts(trial: FrozenTrial) -> bool:
-    """Whether it is one of the method's trials. One that was interrupted is not."""
+    """Whether it counts as one of the method's trials. An interrupted one does not."""
     return trial.state in OVER or ERROR in trial.user_attrs
 
 

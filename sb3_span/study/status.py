@@ -1,4 +1,4 @@
-"""Where a study stands: from its queue and its records, as a table."""
+"""A study's status, from its queue and its records, as a table."""
 
 from collections import Counter
 
@@ -10,15 +10,15 @@ from sb3_span.study.queue import RunState
 from sb3_span.study.records import Record
 
 NAMES = ("waiting", "running", "done", "failed")
-# Evaluations whose pace is taken for that of what is left.
+# The latest evaluations, whose pace predicts the time left.
 RECENT = 5
 
 
 def status_table(plan: Plan, states: dict[str, RunState], records: dict[str, Record]) -> Table:
     """
     :param plan: What the study runs
-    :param states: Where each run stands
-    :param records: What the runs have left so far
+    :param states: The state of each run
+    :param records: The runs' records so far
     """
     table = Table(title=f"Study {plan.name}", title_justify="left")
     table.add_column("environment", no_wrap=True)
@@ -42,7 +42,7 @@ def status_table(plan: Plan, states: dict[str, RunState], records: dict[str, Rec
 
 def remaining_seconds(plan: Plan, records: dict[str, Record]) -> dict[tuple[str, str], float | None]:
     """
-    What is left on one core, training and evaluations, judged by what has been run.
+    The time left on one core, for training and evaluations, estimated from the finished part.
 
     :return: Seconds for each environment and method; None where nothing of the environment has been trained yet
     """
@@ -53,7 +53,7 @@ def remaining_seconds(plan: Plan, records: dict[str, Record]) -> dict[tuple[str,
             for run in plan.runs
             if (run.env, run.method) == (env, method)
         )
-        # Methods of similar size take similar time: another one's is better than none.
+        # Methods of similar size need similar time: another one's is better than none.
         similar = [record for record in records.values() if record.settings["env"] == env and len(record.steps)]
         own = [record for record in similar if record.settings["method"] == method]
         speeds = [_speed(record) for record in own or similar]
@@ -78,7 +78,7 @@ def in_words(seconds: float | None) -> str:
 
 def _speed(record: Record) -> float:
     """
-    Seconds per step of late. Not since the start: off-policy runs begin with random steps, which train nothing and are several
+    Recent seconds per step. Not since the start: off-policy runs begin with random steps, which train nothing and are several
     times as fast.
     """
     # Records from before evaluations were timed count as training only.

@@ -1,4 +1,4 @@
-"""What a study's file may say: its keys, what each may be, and what is said about one that is not."""
+"""The keys of a study's file, their allowed values, and the errors for other values."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -9,16 +9,16 @@ from rl_zoo3.utils import ALGOS
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-# Not ARS, which calls back in the middle of comparing agents.
+# Not ARS, which calls back while it compares agents.
 ALGORITHMS = sorted(name for name, algo in ALGOS.items() if issubclass(algo, (OnPolicyAlgorithm, OffPolicyAlgorithm)))
-# These learn from a data set of Minari, whose id stands where others have their environment's.
+# These learn from a data set of Minari, whose id takes the place of the environment's.
 OFFLINE_ALGORITHMS = ("iql",)
 DATASET_ID = re.compile(r"(?:[\w.-]+/)*[\w.-]+-v\d+")
 
 
 def needs(what: str) -> WrapValidator:
     """
-    :param what: What is said about a value that is not of its type
+    :param what: The error for a value of another type
     """
 
     def validate(value: Any, handler: Any) -> Any:
@@ -45,7 +45,7 @@ class _Section(BaseModel):
 
 
 class Range(_Section):
-    """The ends of what a search may choose from, two numbers."""
+    """The two ends of a search's range."""
 
     low: Any
     high: Any
@@ -53,7 +53,7 @@ class Range(_Section):
 
 
 class Environment(_Section):
-    """An environment, or the data set of an offline algorithm. None stands for what is left out."""
+    """An environment, or the data set of an offline algorithm. None for keys that are left out."""
 
     algo: Annotated[
         Literal[*ALGORITHMS, *OFFLINE_ALGORITHMS],  # type: ignore[valid-type]
@@ -66,7 +66,7 @@ class Environment(_Section):
 
 
 class Method(_Section):
-    """A way to train, with the hyperparameters of each environment or the name of a file that has them."""
+    """A way to train, with the hyperparameters of each environment or a file's name."""
 
     hyperparams: Annotated[str | dict[Any, Any], needs("the name of a file is needed, or a mapping of environments")]
     overrides: Options = {}
@@ -83,7 +83,7 @@ class StudyFile(_Section):
     """The whole file."""
 
     name: Annotated[
-        str, Field(min_length=1), needs("a word is needed, or no key 'name' at all: then the file's name is taken")
+        str, Field(min_length=1), needs("a word is needed, or no key 'name' at all: then the study has the file's name")
     ] = Field(default=None)  # type: ignore[assignment]
     gym_packages: Annotated[list[str], needs("a list of packages is needed")] = []
     environments: dict[str, Environment]
@@ -110,7 +110,7 @@ SECTIONS: dict[str, type[BaseModel]] = {"environments": Environment, "methods": 
 
 def check_file(study: Any) -> StudyFile:
     """
-    :param study: What a study's file says
+    :param study: The content of a study's file
     """
     try:
         checked = StudyFile.model_validate(study)
@@ -123,7 +123,7 @@ def check_file(study: Any) -> StudyFile:
         if environment.algo in OFFLINE_ALGORITHMS and not DATASET_ID.fullmatch(env):
             raise ValueError(
                 f"environments.{env}: {environment.algo} learns from a data set of Minari, such as D4RL/door/expert-v2, "
-                "and this is no such id"
+                "which this is not"
             )
     if checked.grid and checked.search:
         raise ValueError("a search varies the settings itself; remove 'grid' or 'search'")
@@ -138,7 +138,7 @@ def check_file(study: Any) -> StudyFile:
 
 def check_mapping(where: str, mapping: Any) -> dict[str, Any]:
     """
-    :param mapping: What may be anything, and has to have words as keys
+    :param mapping: Any value, which must be a mapping with words as keys
     """
     if not isinstance(mapping, dict):
         raise ValueError(f"{where} is {mapping!r}; a mapping is needed")
@@ -160,7 +160,7 @@ def _check_range(where: str, values: Range) -> None:
 
 def _describe(error: ValidationError) -> str:
     """The first mistake, in a sentence: what came in, and what is allowed."""
-    # An unknown key before others: it may be the one that is missing, misspelt.
+    # Unknown keys first: one may be a missing key, misspelt.
     first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     *groups, last = first["loc"] or ("",)
     where = ".".join(map(str, groups)) or "the study"

@@ -1,7 +1,7 @@
 """
-The process that a user starts: it starts workers as processes of their own, shows what they do, and replaces those that die.
+The process that a user starts: it starts workers as separate processes, shows their progress, and replaces those that die.
 
-Each worker has a pipe to it. A worker whose pipe closes knows that the supervisor is gone, and stops.
+Each worker has a pipe to it, and stops when that closes, because the supervisor is gone.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ _SPAWN = multiprocessing.get_context("spawn")
 @dataclass
 class Worker:
     """
-    A worker process, and what it last told.
+    A worker process, and its last message.
 
-    :param run: What it trains; None when it waits
+    :param run: The run that it trains; None while it waits
     """
 
     process: BaseProcess
@@ -53,7 +53,7 @@ class News:
 
 class Supervisor:
     """
-    :param queue: The study's queue; workers open it for themselves
+    :param queue: The study's queue; each worker opens its own connection
     :param folder: The study's folder
     :param n_workers: Workers to run at a time
     """
@@ -75,7 +75,7 @@ class Supervisor:
         Wait for the workers' next messages.
 
         :param timeout: Seconds to wait at most
-        :return: What happened to runs; steps and evaluations are in ``workers``
+        :return: The runs' events; steps and evaluations are in ``workers``
         """
         news: list[News] = []
         pipes = {worker.pipe: worker for worker in self.workers}
@@ -89,7 +89,7 @@ class Supervisor:
         return news
 
     def stop(self) -> None:
-        """Ask the workers to save their runs, put them back and end."""
+        """Ask the workers to save their runs, return them to the queue and end."""
         self.stopping = True
         for worker in self.workers:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended already
@@ -104,7 +104,7 @@ class Supervisor:
     def _start_worker(self) -> Worker:
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_main, args=(theirs, self.queue.opening, self.folder))
-        # Ctrl-C reaches every process of a terminal. Only this one acts on it; a worker inherits that it does not.
+        # Ctrl-C reaches every process of a terminal. Only this one acts on it; workers inherit that they ignore it.
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
@@ -131,7 +131,7 @@ class Supervisor:
         return []
 
     def _bury(self, worker: Worker) -> list[News]:
-        """A worker has ended. If it died in a run, the run waits again and another worker takes its place."""
+        """A worker has ended. If it died in a run, the run waits again and another worker replaces it."""
         worker.process.join()
         worker.pipe.close()
         self.workers.remove(worker)
@@ -140,7 +140,7 @@ class Supervisor:
         key, died = worker.run.key if worker.run else "", _how_it_died(worker.process.exitcode)
         self._deaths[key] += 1
         if worker.run is None and self._deaths[key] >= MAX_DEATHS:
-            raise ValueError(f"{MAX_DEATHS} workers ended before they took a run; the last one {died}.")
+            raise ValueError(f"{MAX_DEATHS} workers ended before they began a run; the last one {died}.")
         self.workers.append(self._start_worker())
         if worker.run is None:
             return []
@@ -149,7 +149,7 @@ class Supervisor:
         if is_over:
             with contextlib.suppress(OSError):  # the disk may be full
                 write_text(self.folder / "runs" / key / ERROR, f"{why}\n")
-        with contextlib.suppress(*DATABASE_ERRORS):  # it will be missed when its signs of life are
+        with contextlib.suppress(*DATABASE_ERRORS):  # missing heartbeats will show it
             if is_over:
                 self.queue.fail(worker.trial_id, why)
             else:
@@ -183,7 +183,7 @@ def _main(pipe: Connection, opening: tuple[Plan, str, int, int], folder: Path) -
     while not stop.is_set():
         try:
             queue = Queue(*opening)
-        except ValueError as error:  # it could be opened before, so it will be again
+        except ValueError as error:  # it was there before, so it will be again
             tell("waiting", {"why": str(error)})
             stop.wait(PAUSE)
         else:

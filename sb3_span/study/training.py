@@ -1,4 +1,4 @@
-"""A run in this process, whatever trains its agent: evaluations, records and checkpoints as it goes."""
+"""A run in this process, with any training: evaluations, records and checkpoints on the way."""
 
 import contextlib
 import json
@@ -30,15 +30,15 @@ OWNER = "owner.json"
 
 
 class Interrupted(Exception):
-    """The run was asked to stop. It has a checkpoint and continues from there."""
+    """The run was asked to stop. It will continue from its checkpoint."""
 
 
 class LostRun(Exception):
-    """Another worker has taken the run over."""
+    """Another worker has taken over the run."""
 
 
 class Watcher:
-    """Whoever wants to know how a run goes. This one does not."""
+    """Follows a run's progress. This one does nothing."""
 
     def should_stop(self) -> bool:
         return False
@@ -55,12 +55,12 @@ class Watcher:
 
 class Training(ABC):
     """
-    Where a run stands, and what happens at an evaluation. Subclasses have an agent and know how it learns.
+    A run's progress, and its evaluations. Subclasses have an agent and train it.
 
-    :param run: What to train
+    :param run: The run to train
     :param folder: The run's own folder
-    :param watcher: Told about every step and evaluation
-    :param trust: Whether the run may execute code of its own
+    :param watcher: Notified of every step and evaluation
+    :param trust: Whether the run may execute its own code
     """
 
     keeps_model = True
@@ -72,14 +72,14 @@ class Training(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What ``run.json`` says beyond the run's settings; ``n_parameters`` at least."""
+        """The content of ``run.json`` besides the run's settings; ``n_parameters`` at least."""
 
     @abstractmethod
     def load(self) -> dict[str, Any] | None:
         """
-        Take the agent from its checkpoint.
+        Restore the agent from its checkpoint.
 
-        :return: The state that was saved with it; None when there is no checkpoint
+        :return: The state that was saved with it; None without a checkpoint
         """
 
     @abstractmethod
@@ -87,12 +87,12 @@ class Training(ABC):
         """
         Write a checkpoint.
 
-        :param state: What else to come back to: plain data
+        :param state: Further state to restore: plain data
         """
 
     @abstractmethod
     def learn(self) -> None:
-        """Train on from where the agent is, and call ``on_step`` after every step until it says no."""
+        """Continue training the agent, and call ``on_step`` after every step until it returns False."""
 
     @abstractmethod
     def evaluate(self, seed: int) -> np.ndarray:
@@ -118,7 +118,7 @@ class Training(ABC):
             self._write_settings()
             state = self.load()
             if state is None:
-                # Without a checkpoint a run starts over, and so does its record: it follows one training only.
+                # Without a checkpoint the run starts over, and so does its record.
                 (self.folder / EVALUATIONS).unlink(missing_ok=True)
             else:
                 self._go_on_from(state)
@@ -131,8 +131,8 @@ class Training(ABC):
 
     def _go_on_from(self, state: dict[str, Any]) -> None:
         """
-        The evaluations of a run are those of its checkpoint, and those that were due when it was written. What its file has
-        from later (it was copied while the run went on) is made again; what its file lacks is put back.
+        A run's evaluations are those of its checkpoint, and those that were due when it was written. Later ones in its file
+        (it was copied while the run continued) are repeated; missing ones are put back.
         """
         self._reached, self._seconds = state["reached"], state["train_seconds"]
         recorded = read_evaluations(self.folder, self.run.settings())
@@ -153,7 +153,7 @@ class Training(ABC):
 
     def on_step(self, step: int) -> bool:
         """
-        :param step: Steps that have been made
+        :param step: Steps so far
         :return: Whether to continue
         """
         self.watcher.stepped(step)
@@ -171,7 +171,7 @@ class Training(ABC):
         return True
 
     def checkpoint(self) -> None:
-        """Save where the run is, between evaluations."""
+        """Save the run between evaluations."""
         self._pause()
         self._save()
 
@@ -185,7 +185,7 @@ class Training(ABC):
         self.save(reached=self._reached, train_seconds=self._seconds, evaluations=[list(each) for each in self._evaluations])
 
     def _evaluate_due(self) -> None:
-        for step in self._due():  # several, where one step of many environments passes several evaluations
+        for step in self._due():  # several if one step of many environments passes several evaluations
             self._evaluate(step)
 
     def _evaluate(self, step: int) -> None:
@@ -210,14 +210,14 @@ class Training(ABC):
 
 
 def seed_at(run: Run, step: int) -> int:
-    """A seed of its own for every evaluation and every resumption of a run."""
-    # A tuple of small numbers, mixed; environments of one evaluation count on from it.
+    """A separate seed for every evaluation and every resumption of a run."""
+    # A hash of small numbers; the environments of one evaluation have this seed and the next ones.
     return int(np.random.SeedSequence([run.seed, step]).generate_state(1)[0] >> 1)
 
 
 @contextlib.contextmanager
 def _owned(folder: Path) -> Iterator[str]:
-    """The last worker to come owns the folder; an earlier one that is still alive sees that before it writes."""
+    """The latest worker owns the folder; an earlier one that is still alive notices before it writes."""
     token = uuid.uuid4().hex
     owner = {"token": token, "host": socket.gethostname(), "pid": os.getpid()}
     write_text(folder / OWNER, json.dumps(owner))

@@ -1,9 +1,9 @@
 """
-What a study would execute beyond this package and the packages that are installed. It is not executed without the user's word.
+The code that a study would execute besides installed packages. It is not executed without the user's consent.
 
 A study's file and its hyperparameters name modules to import, classes to call and strings to evaluate. Those of installed
-packages are taken, of the right kind only; a module that lies about, such as one that came with a downloaded folder, and
-Python in a string need ``--trust``.
+packages are accepted if they are of the right kind; other modules, such as one in a downloaded folder, and Python in a string
+need ``--trust``.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from sb3_span.study.plan import Plan, Run
 from sb3_span.study.study_file import OFFLINE_ALGORITHMS
 from sb3_span.study.zoo_strings import EVALUATED, NotPlainError, read_zoo_string
 
-# The entries of a hyperparameter file that name classes, and what these have to be.
+# The entries of a hyperparameter file that name classes, and the kinds of these.
 NAMED: dict[str, type] = {
     "policy": BasePolicy,
     "env_wrapper": gym.Wrapper,
@@ -35,7 +35,7 @@ NAMED: dict[str, type] = {
 
 def check_runnable(plan: Plan, file: Path) -> None:
     """
-    Refuse a study that would execute code without the user's word, and one with environments that are not there.
+    Refuse a study that would execute code without the user's consent, or with unknown environments.
 
     :param file: The study's file
     """
@@ -48,13 +48,13 @@ def check_runnable(plan: Plan, file: Path) -> None:
 
 
 def check_trust(runs: Iterable[Run]) -> None:
-    """Refuse runs that would execute code of their own."""
+    """Refuse runs that would execute their own code."""
     found = list(dict.fromkeys(what for run in runs for what in foreign_code(run)))
     if found:
         more = f", and {len(found) - 3} more" if len(found) > 3 else ""
         raise ValueError(
-            f"The study executes code that is not of an installed package: {'; '.join(found[:3])}{more}. Look at it; if you "
-            "trust it, give the command again with --trust."
+            f"The study executes code from outside installed packages: {'; '.join(found[:3])}{more}. Look at it; if you "
+            "trust it, repeat the command with --trust."
         )
 
 
@@ -77,7 +77,7 @@ def check_environments(runs: Iterable[Run]) -> None:
 
 def foreign_code(run: Run) -> Iterator[str]:
     """
-    :return: What needs the user's word, described
+    :return: Descriptions of what needs the user's consent
     """
     for package in run.gym_packages:
         if not _is_installed(package):
@@ -101,7 +101,7 @@ def foreign_code(run: Run) -> Iterator[str]:
 
 
 def _names(value: Any) -> list[str]:
-    """One name, several, or names with options, as the Zoo has them."""
+    """One name, several, or names with options, as the Zoo allows."""
     values = value if isinstance(value, list) else [value]
     return [str(name) for each in values for name in (each if isinstance(each, Mapping) else [each]) if name is not None]
 
@@ -113,7 +113,7 @@ def _is_known(name: str, kind: type) -> bool:
     try:
         found = get_class_by_name(name)
     except (ImportError, AttributeError, ValueError):
-        return True  # the run will say so
+        return True  # the run will report it
     return isinstance(found, type) and issubclass(found, kind)
 
 

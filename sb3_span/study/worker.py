@@ -1,4 +1,4 @@
-"""A worker: takes runs from the queue and trains them, one after the other, until none is left."""
+"""A worker: claims runs from the queue and trains them, one after the other, until none is left."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ from sb3_span.study.records import ERROR, Evaluation, read_evaluations
 from sb3_span.study.run import train
 from sb3_span.study.training import Interrupted, LostRun, Watcher
 
-# What a worker tells whoever shows it: an event's name and its details.
+# A worker's message to the supervisor: an event's name and its details.
 Tell = Callable[[str, dict[str, Any]], None]
 PAUSE = 2.0
 SECONDS_BETWEEN_NEWS = 0.5
@@ -24,14 +24,14 @@ SECONDS_BETWEEN_NEWS = 0.5
 
 def work(queue: Queue, folder: Path, stop: threading.Event, tell: Tell) -> None:
     """
-    Train what the queue has until everything is done or failed. Runs of other workers are waited for: they may die.
+    Train the queue's runs until all are done or failed. It waits for other workers' runs, since these may die.
 
     :param queue: The study's queue
     :param folder: The study's folder
-    :param stop: Set to stop; the run under way is saved and put back
+    :param stop: Set to stop; the run under way is saved and returned to the queue
     :param tell: Called with every event
     """
-    # Often enough that the queue does not take the pauses for an outage.
+    # Often enough that the queue does not mistake the pauses for an outage.
     pause = min(PAUSE, queue.heartbeat / 2)
     while not stop.is_set():
         try:
@@ -44,7 +44,7 @@ def work(queue: Queue, folder: Path, stop: threading.Event, tell: Tell) -> None:
             stop.wait(pause)
             continue
         if claim is None:
-            tell("waiting", {"why": "other workers have what is left"})
+            tell("waiting", {"why": "other workers have the remaining runs"})
             stop.wait(pause)
             continue
         _work_on(queue, claim, folder / "runs" / claim.run.key, stop, tell)
@@ -64,7 +64,7 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
             tell("stopped", {"key": run.key})
         except LostRun as error:
             tell("lost", {"key": run.key, "why": str(error)})
-        except Exception as error:  # whatever it is, the rest of the study goes on
+        except Exception as error:  # whatever it is, the rest of the study continues
             why = _describe(error, folder)
             with contextlib.suppress(OSError):  # the disk may be full
                 write_text(folder / ERROR, traceback.format_exc())
@@ -79,7 +79,7 @@ def _work_on(queue: Queue, claim: Claim, folder: Path, stop: threading.Event, te
 
 
 class _Reporter(Watcher):
-    """Tells the database and the screen. A run does not depend on the database: what that misses is sent later."""
+    """Informs the database and the screen. A run does not depend on the database: what that misses is sent later."""
 
     def __init__(self, queue: Queue, claim: Claim, stop: threading.Event, tell: Tell) -> None:
         self._queue, self._claim, self._stop, self._tell = queue, claim, stop, tell
@@ -98,7 +98,7 @@ class _Reporter(Watcher):
     def evaluating(self) -> None:
         with contextlib.suppress(*DATABASE_ERRORS):
             if not self._queue.is_running(self._claim.trial_id):
-                raise LostRun(f"The run {self._claim.run.key} gave no sign of life for too long and went to another worker.")
+                raise LostRun(f"The run {self._claim.run.key} sent no heartbeat for too long and went to another worker.")
 
     def evaluated(self, step: int, mean_return: float) -> None:
         self._tell("evaluated", {"step": step, "mean_return": mean_return})
@@ -107,7 +107,7 @@ class _Reporter(Watcher):
             self.flush()
 
     def catch_up(self, evaluations: list[Evaluation]) -> None:
-        """Evaluations that the run has from before, perhaps from another trial or another database."""
+        """The run's earlier evaluations, perhaps from another trial or another database."""
         self._unsent = [(each.step, float(np.mean(each.returns))) for each in evaluations]
         with contextlib.suppress(*DATABASE_ERRORS):
             self.flush()
@@ -120,7 +120,7 @@ class _Reporter(Watcher):
 
 @contextlib.contextmanager
 def _heartbeat(queue: Queue, trial_id: int) -> Iterator[None]:
-    """Signs of life that outlive errors of the database, unlike Optuna's own thread."""
+    """Heartbeats that continue after errors of the database, unlike Optuna's own thread."""
     done = threading.Event()
 
     def beat() -> None:
@@ -139,8 +139,8 @@ def _heartbeat(queue: Queue, trial_id: int) -> Iterator[None]:
 
 def _insist(action: Callable[[], None], stop: threading.Event, tell: Tell) -> None:
     """
-    What a run ends with reaches the database, however long that is away. Except when the worker is to stop: then the next
-    worker to take the run finds it in its folder.
+    Report a run's result to the database, however long that is away. Except when the worker must stop: then the next worker
+    that claims the run finds the result in its folder.
     """
     while True:
         try:

@@ -10,7 +10,7 @@ MAX_VALUES = 200_000
 
 def read_yaml(path: Path) -> Any:
     """
-    :param path: A file, of which aliases (``*name``) may not multiply the size beyond all measure
+    :param path: A file, whose aliases (``*name``) must not multiply its size excessively
     :raises OSError: If it cannot be read
     """
     text = path.read_bytes()
@@ -33,7 +33,7 @@ def read_yaml(path: Path) -> Any:
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
     """The number of values with every alias written out, found without writing them out."""
     if id(node) not in known:
-        known[id(node)] = MAX_VALUES  # of a node that contains itself
+        known[id(node)] = MAX_VALUES  # for a node that contains itself
         children = [child for pair in node.value for child in pair] if isinstance(node, yaml.MappingNode) else node.value
         is_group = isinstance(node, yaml.CollectionNode)
         known[id(node)] = 1 + (sum(_count(child, known) for child in children) if is_group else 0)

@@ -1,7 +1,7 @@
 """
 The strings that the RL Zoo evaluates as Python, such as ``"dict(net_arch=[64, 64], activation_fn=nn.Tanh)"``, read as data.
 
-Only what hyperparameter files need is understood: numbers, words, lists, ``dict(...)``, and the classes of a few names.
+Only what hyperparameter files need is supported: numbers, words, lists, ``dict(...)``, and the classes of a few names.
 Nothing is executed.
 """
 
@@ -26,8 +26,8 @@ class NotPlainError(ValueError):
 
 def read_zoo_string(text: str) -> Any:
     """
-    :param text: What a hyperparameter file has
-    :return: What the Zoo would evaluate it to
+    :param text: A string of a hyperparameter file
+    :return: The value that the Zoo would evaluate it to
     """
     try:
         if len(text) > MAX_LENGTH:
@@ -35,7 +35,7 @@ def read_zoo_string(text: str) -> Any:
         return _read(ast.parse(text.strip(), mode="eval").body)
     except (NotPlainError, SyntaxError, RecursionError, MemoryError) as error:
         raise NotPlainError(
-            f"{text[:200]!r} is more than plain data ({error}). Understood are numbers, words, lists, dict(...), and names "
+            f"{text[:200]!r} is more than plain data ({error}). Supported are numbers, words, lists, dict(...), and names "
             "such as nn.ReLU"
         ) from error
 

@@ -48,7 +48,7 @@ def test_a_compiler_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "gcc -DX=1")
     check(lively(), tmp_path)
     monkeypatch.setenv("CC", "nocompiler -O3")
-    with pytest.raises(ValueError, match="CC is 'nocompiler -O3', and there is no 'nocompiler' here"):
+    with pytest.raises(ValueError, match="CC is 'nocompiler -O3', and 'nocompiler' was not found"):
         check(lively(), tmp_path)
 
 

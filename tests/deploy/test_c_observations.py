@@ -106,10 +106,10 @@ def test_images_in_the_header(tmp_path, monkeypatch):
     env = RandomEnv(spaces.Box(0, 255, (4, 5, 3), np.uint8), ACTIONS["box"])
     export_c(lively(env=env), tmp_path)
     header = " ".join((tmp_path / "policy.h").read_text().replace("*", " ").split())
-    assert "60 floats: [0..59] 0 to 255, in the units of the environment's own, channel first: shape (3, 4, 5), row" in header
+    assert "60 floats: [0..59] 0 to 255, in the environment's own units, channel first: shape (3, 4, 5), row" in header
     export_c(lively(env=VecNormalize(DummyVecEnv([lambda: env]))), tmp_path)
     header = " ".join((tmp_path / "policy.h").read_text().replace("*", " ").split())
-    assert "60 floats: [0..59] any, in the order and units of the environment's own of shape (4, 5, 3), row by row" in header
+    assert "60 floats: [0..59] any, in the environment's own order and units of shape (4, 5, 3), row by row" in header
 
 
 def test_statistics_inside_a_wrapper(tmp_path):

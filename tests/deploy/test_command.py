@@ -69,9 +69,7 @@ def test_a_module_in_this_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     lively(SAC, env=make_vec_env("Pendulum-v1")).save("plant")
-    with pytest.raises(
-        SystemExit, match=r"Plant-v0 cannot be made here: .*If a module of yours registers it, write module:id"
-    ):
+    with pytest.raises(SystemExit, match=r"Plant-v0 cannot be made here: .*If your module registers it, write module:id"):
         main(["export", "plant", "--output", "out", "--env", "Plant-v0"])
     main(["export", "plant", "--output", "out", "--env", "my_plant:Plant-v0"])
     assert "5,000 of them recorded from the environment" in capsys.readouterr().out
@@ -100,7 +98,7 @@ def test_actions_of_another_kind(tmp_path, capsys):
         (["model.zip", "--name", "2nd"], "name is '2nd'; it must be a name in C"),
         (["model.zip", "--format", "onnx", "--name", "left"], "--name is for --format c"),
         ([], "Name a model to export"),
-        (["model.zip", "--report"], "Name a model to export, or give --report"),
+        (["model.zip", "--report"], "Name a model to export or give --report"),
         (["model.zip", "--format", "onnx", "--int8"], "--int8 is for --format c"),
         (["model.zip", "--env", "CartPole-v1"], "--env CartPole-v1: The agent observes"),
         (["model.zip", "--env", "NoSuch-v0"], "--env NoSuch-v0: NoSuch-v0 cannot be made"),

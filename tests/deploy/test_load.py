@@ -172,6 +172,6 @@ def test_file_system_that_cannot_be_written():
 
 def test_no_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ValueError, match="There is no C compiler here"):
+    with pytest.raises(ValueError, match="No C compiler was found"):
         export_c(lively(), tmp_path / "new")
     assert not (tmp_path / "new").exists()

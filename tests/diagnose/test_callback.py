@@ -119,7 +119,7 @@ def test_environments_that_cannot_be_made_again_are_refused():
     with pytest.raises(ValueError, match=r"wrappers \['Doubled'\], which cannot be made again"):
         model.learn(10, callback=DiagnosticsCallback())
     model = make_agent(stable_baselines3.DQN, lambda: Walk(spaces.Discrete(2)))
-    with pytest.raises(ValueError, match="not a registered one"):
+    with pytest.raises(ValueError, match="is not registered"):
         model.learn(10, callback=DiagnosticsCallback())
     with pytest.raises(ValueError, match="Name the environment that it was trained on"):
         make_agent(stable_baselines3.DQN, "CartPole-v1").learn(10, callback=DiagnosticsCallback(env="Acrobot-v1"))

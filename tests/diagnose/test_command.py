@@ -28,12 +28,12 @@ FINE = {
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (dict(value=6205.0, **{"return": 96.0}), "The critics believe in 6,205 where 96 came: overestimation."),
-        (dict(value=1.0), "The critics believe in 1 where 95 came: underestimation."),
+        (dict(value=6205.0, **{"return": 96.0}), "The critics expect 6,205, the actual return is 96: overestimation."),
+        (dict(value=1.0), "The critics expect 1, the actual return is 95: underestimation."),
         (dict(unseen_tail=0.5), "The time limit hides up to 50 %"),
         (dict(ent_coef=2.15), "The entropy coefficient has grown to 2.1"),
         (dict(policy_std=0.001), "it no longer explores"),
-        (dict(interference=2.0), "2.00 times as far outside of its batch as inside"),
+        (dict(interference=2.0), "2.00 times as far outside its batch as inside"),
         ({"critic/dead_features": 4.0}, "4 of the critic's 8 features are dead"),
         ({"critic/effective_rank": 1.2}, "The critic's 8 features are alike: their effective rank is 1.2."),
         ({"critic/z_range": 0.05}, "latent dimensions use 5 % of"),
@@ -98,7 +98,7 @@ def test_runs_are_drawn_beside_one_another(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Name an agent to diagnose, or give --runs"),
+        ([], "Name an agent to diagnose or give --runs"),
         (["agent", "--runs", "a=b"], "not both"),
         (["--runs", "progress.csv"], "write label=file"),
         (["--runs", "a=nowhere.csv"], "There is no nowhere.csv"),

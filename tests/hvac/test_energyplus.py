@@ -55,7 +55,7 @@ def test_missing_extra(new_enough, monkeypatch):
 
 def test_missing_energyplus(with_sinergym, monkeypatch):
     monkeypatch.setattr(energyplus.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DependencyNotInstalled, match=r"EnergyPlus, which is not installed: pip .*, or let EPLUS_PATH"):
+    with pytest.raises(DependencyNotInstalled, match=r"EnergyPlus, which is not installed: pip .*, or set EPLUS_PATH"):
         find_energyplus()
 
 

@@ -175,7 +175,7 @@ def test_errors(model, tmp_path):
         main(["watch", str(tmp_path / "model.zip"), "--env", "CartPole-v1", "--gif", str(tmp_path / "agent.mp4")])
     with pytest.raises(SystemExit, match="There is no environment 'nowhere:Foo-v0': No module named 'nowhere'"):
         main(["watch", str(tmp_path / "model.zip"), "--env", "nowhere:Foo-v0"])
-    with pytest.raises(SystemExit, match=r"watch: The name of .*model.zip does not tell the environment.*--env MODULE:ID"):
+    with pytest.raises(SystemExit, match=r"watch: The environment of .*model.zip is not known.*--env MODULE:ID"):
         main(["watch", str(tmp_path / "model.zip")])
     with pytest.raises(SystemExit, match="--episodes is 0; it must be at least 1"):
         main(["watch", str(tmp_path / "model.zip"), "--episodes", "0"])

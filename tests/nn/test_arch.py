@@ -15,7 +15,7 @@ from sb3_span.nn import SPAN, SPANArch
         (dict(nmodes=2.5), r"span_arch\['nmodes'\] is 2.5; it must be an integer"),
         (dict(nmodes=True), r"span_arch\['nmodes'\] is True; it must be an integer"),
         (dict(nmodes="10"), r"span_arch\['nmodes'\] is '10'; it must be an integer"),
-        (dict(nelems=1), r"span_arch\['nelems'\] is 1; .* at least 2. Try 4 or 8, or basis='bspline', which takes 1"),
+        (dict(nelems=1), r"span_arch\['nelems'\] is 1; .* at least 2. Try 4 or 8, or basis='bspline', which accepts 1"),
         (dict(nelems=0, basis="bspline"), r"span_arch\['nelems'\] is 0; .* at least 1"),
         (dict(basis="fourier"), r"span_arch\['basis'\] is 'fourier'; choose one of \['kernel', 'bspline'\]"),
         (dict(degree=3), r"span_arch\['degree'\] is 3; the kernel basis is quadratic .* choose basis='bspline'"),

@@ -359,7 +359,7 @@ def test_any_shape(options, input_dim, n_stack, batch):
 )
 def test_wrong_sizes(sizes):
     ((name, value),) = sizes.items()
-    with pytest.raises(ValueError, match=rf"{name} is {value}; a SPAN network takes an integer of at least 1"):
+    with pytest.raises(ValueError, match=rf"{name} is {value}; it must be an integer of at least 1"):
         SPAN(**{"input_dim": 3, **sizes})
 
 

@@ -182,7 +182,7 @@ def test_no_environment(minari_folder):
         )
     ]
     write("known/nowhere-v0", buffers, observation_dim=1, action_dim=1, env=None)
-    with pytest.raises(ValueError, match=r"'known/nowhere-v0' does not say which environment it was collected in"):
+    with pytest.raises(ValueError, match=r"'known/nowhere-v0' does not name its environment"):
         load_minari("known/nowhere-v0")
 
 

@@ -72,12 +72,13 @@ OF_OTHERS = SPANArch(group_size=3, latent_dim=48, nmodes=8, nelems=4)
         (dict(nmodes=4), SPANArch(nmodes=4)),
         (dict(latent_dim=5), SPANArch(latent_dim=5)),
         (dict(slope=5.0), replace(OF_PPO, slope=5.0)),
-        (dict(preprocess="dense", mode_norm=True), replace(OF_PPO, mode_norm=True)),
+        (dict(mode_norm=True), replace(OF_PPO, mode_norm=True)),
+        (dict(preprocess="layernorm"), SPANArch(preprocess="layernorm")),
     ],
     ids=str,
 )
 def test_shape_by_role(pi, expected, vf):
-    """Where no size is named, the sizes are the default's; where one is, the others are those of the paper."""
+    """Where no part of the shape is named, it is the default's; where one is, the others are those of the paper."""
     archs = PPO("SPANPolicy", make("vector"), policy_kwargs=dict(span_arch=dict(pi=pi, **vf))).policy.archs
     assert archs == dict(pi=expected, vf=OF_PPO)
 
@@ -97,7 +98,7 @@ def test_agents_with_the_default_networks_of_an_earlier_version(algo, tmp_path):
     model.policy_kwargs = {}  # as a file has it whose agent was trained without options
     model.save(tmp_path / "agent")
     advice = r"custom_objects=dict\(policy_kwargs=dict\(span_arch=dict\(nmodes=5, nelems=6\)\)\)"
-    with pytest.raises(ValueError, match=rf"5 modes of 6 basis functions on \d+ latent dimensions.*{advice}"):
+    with pytest.raises(RuntimeError, match=rf"5 modes of 6 basis functions on \d+ latent dimensions.*{advice}"):
         algo.load(tmp_path / "agent")
     loaded = algo.load(tmp_path / "agent", custom_objects=dict(policy_kwargs=shape))
     obs = model.observation_space.sample()
@@ -105,7 +106,7 @@ def test_agents_with_the_default_networks_of_an_earlier_version(algo, tmp_path):
 
 
 def test_max_grad_norm_where_the_algorithm_has_it():
-    with pytest.raises(ValueError, match=r"got max_grad_norm=3, which is not the policy's here.*pass max_grad_norm to it"):
+    with pytest.raises(ValueError, match=r"got max_grad_norm=3, which is the algorithm's option here"):
         PPO("SPANPolicy", make("vector"), policy_kwargs=dict(max_grad_norm=3))
 
 
@@ -132,41 +133,41 @@ class MyPolicy(SPANPolicy):
 
 
 @pytest.mark.parametrize(
-    "algo, policy, right",
-    [
-        (sb3_span.PPO, SPANRecurrentActorCriticPolicy, "SPANActorCriticPolicy"),
-        (MyPPO, MyPolicy, "SPANActorCriticPolicy"),
-        (sb3_span.SAC, SPANActorCriticPolicy, "SPANPolicy"),
-        (sb3_span.SAC, SPANTQCPolicy, "SPANPolicy"),
-    ],
-    ids=name,
-)
-def test_wrong_class_for_our_algorithms(algo, policy, right):
-    algorithm = algo.__name__
-    with pytest.raises(
-        ValueError,
-        match=rf'{algorithm} was given {policy.__name__}, .* Use {algorithm}\({right}, env\), .*\("SPANPolicy", env',
-    ):
-        algo(policy, make("vector"))
-
-
-@pytest.mark.parametrize(
     "algo, policy, users",
     [
-        (SAC, SPANActorCriticPolicy, "PPO, A2C"),
+        (sb3_span.PPO, SPANRecurrentActorCriticPolicy, "RecurrentPPO"),
+        (MyPPO, MyPolicy, "SAC"),
+        (sb3_span.SAC, SPANActorCriticPolicy, "PPO and A2C"),
+        (PPO, SPANTD3Policy, "TD3 and DDPG"),
+        (SAC, SPANActorCriticPolicy, "PPO and A2C"),
         (TD3, SPANTQCPolicy, "TQC"),
         (DQN, SPANQRDQNPolicy, "QRDQN"),
         (QRDQN, SPANDQNPolicy, "DQN"),
-        (RecurrentPPO, SPANActorCriticPolicy, "PPO, A2C"),
-        (CrossQ, SPANActorCriticPolicy, "PPO, A2C"),
+        (RecurrentPPO, SPANActorCriticPolicy, "PPO and A2C"),
+        (CrossQ, SPANActorCriticPolicy, "PPO and A2C"),
     ],
     ids=name,
 )
-def test_wrong_class_for_others_algorithms(algo, policy, users):
-    """They do not say who they are: what they ask for and do not find tells them."""
+def test_class_of_another_algorithm(algo, policy, users):
     spaces = ["box"] if algo is CrossQ else action_spaces(algo)
-    with pytest.raises(AttributeError, match=rf'{policy.__name__} has no .*: it is a policy for {users}.*"SPANPolicy"'):
+    algorithm = algo.__name__
+    with pytest.raises(
+        ValueError, match=rf'^{algorithm} got {policy.__name__}, the policy of {users}\. .* {algorithm}\("SPANPolicy", env\);'
+    ):
         algo(policy, make("vector", spaces[0]))
+
+
+@pytest.mark.parametrize(
+    "saved_by, loaded_by",
+    [(PPO, SAC), (PPO, sb3_span.SAC), (SAC, PPO), (SAC, TD3), (sb3_span.SAC, sb3_span.PPO), (TQC, SAC)],
+    ids=name,
+)
+def test_agent_of_another_algorithm(saved_by, loaded_by, tmp_path):
+    options = dict(buffer_size=1) if issubclass(saved_by, OffPolicyAlgorithm) else {}
+    saved_by("SPANPolicy", make("vector"), **options).save(tmp_path / "agent")
+    advice = rf"load a saved one with the algorithm that saved it: {saved_by.__name__}\.load"
+    with pytest.raises(ValueError, match=rf"^{loaded_by.__name__} got SPAN.*; {advice}"):
+        loaded_by.load(tmp_path / "agent")
 
 
 class Teaching(SAC):

@@ -40,7 +40,7 @@ def test_saved_with_the_agent(algo, mode_norm, tmp_path):
 def test_bounded_modes_are_no_more():
     """Saved models may name the option that normalised modes have replaced."""
     make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=False))
-    with pytest.raises(ValueError, match=r"bounded=True.*Take mode_norm"):
+    with pytest.raises(ValueError, match=r"bounded=True.*Use mode_norm"):
         make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(bounded=True))
 
 

@@ -277,7 +277,7 @@ def test_what_an_optimizer_keeps_in_its_groups_stays():
 def test_groups_of_ones_own_are_for_a_scale_of_one():
     optimizer = PPO("SPANPolicy", make("vector")).policy.optimizer
     optimizer.add_param_group(dict(params=[th.nn.Parameter(th.ones(1))]))
-    with pytest.raises(ValueError, match=r"has 2 groups of parameters; lr_scale takes one.*lr_scale=1.0"):
+    with pytest.raises(ValueError, match=r"has 2 groups of parameters; lr_scale needs one.*lr_scale=1.0"):
         optimizer.step()
 
 

@@ -64,7 +64,7 @@ def test_one_is_used_whatever_it_is_called(normalized, plain, tmp_path):
     save_statistics(normalized.env, tmp_path / "a_vecnormalize.npz")
     assert find_vecnormalize(tmp_path / "a.zip") == tmp_path / "a_vecnormalize.npz"
     assert find_vecnormalize(tmp_path / "a.zip", "none") is None
-    assert find_vecnormalize(tmp_path / "a.zip", tmp_path / "other.pkl") == tmp_path / "other.pkl"
+    assert find_vecnormalize(tmp_path / "a.zip", tmp_path / "of_last_week.pkl") == tmp_path / "of_last_week.pkl"
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,23 @@ def test_several_are_asked_for(normalized, tmp_path):
     normalized.save(tmp_path / "model.zip")
     for file in ("monday.pkl", "tuesday.pkl"):
         normalized.env.save(tmp_path / file)
-    with pytest.raises(ValueError, match=r"several VecNormalize beside .*: monday.pkl, tuesday.pkl. .*--vecnormalize none"):
+    with pytest.raises(ValueError, match=r"several VecNormalize next to .*: monday.pkl, tuesday.pkl. .*--vecnormalize none"):
         find_vecnormalize(tmp_path / "model.zip")
 
 
-@pytest.mark.parametrize("command", [["watch", "--episodes", "1"], ["plot"], ["export"], ["hvac", "evaluate"]])
+def test_those_of_other_observations_are_not_used(normalized, tmp_path):
+    """Agents of two environments in one folder, one of them saved by an algorithm that does not tell what it needs."""
+    trained(stable_baselines3.SAC, normalized=False).save(tmp_path / "pendulum.zip")
+    of_cartpole = tmp_path / "cartpole.pkl"
+    VecNormalize(make_vec_env("CartPole-v1")).save(of_cartpole)
+    assert find_vecnormalize(tmp_path / "pendulum.zip") is None
+    with pytest.raises(ValueError, match=r"cartpole.pkl has .* of shape \(4,\), and .*pendulum.zip observes \(3,\)"):
+        find_vecnormalize(tmp_path / "pendulum.zip", of_cartpole)
+    normalized.env.save(tmp_path / "of_pendulum.pkl")
+    assert find_vecnormalize(tmp_path / "pendulum.zip") == tmp_path / "of_pendulum.pkl"
+
+
+@pytest.mark.parametrize("command", [["watch", "--episodes", "1"], ["plot"], ["diagnose"], ["export"], ["hvac", "evaluate"]])
 def test_none_is_said(command, normalized, tmp_path, monkeypatch):
     if command[0] == "hvac":
         pytest.importorskip("sinergym", reason="the extra 'hvac' is not installed")

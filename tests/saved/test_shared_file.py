@@ -97,7 +97,7 @@ def change(path, **changes):
         ({"options": {"optimizer_class": "x"}}, r"it has the options \['optimizer_class'\]"),
         ({"env_id": "local_module:Env-v0"}, "its environment is called 'local_module:Env-v0'"),
         ({"action_space": {"kind": "Box"}}, "is not the description of a space"),
-        ({"options": {"span_arch": {"nmodes": 7, "nelems": 3}}}, "size mismatch"),
+        ({"options": {"span_arch": {"nmodes": 7, "nelems": 3}}}, "The saved networks have another shape"),
     ],
 )
 def test_files_that_are_not_trusted(changes, message, tmp_path):

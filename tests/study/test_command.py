@@ -235,9 +235,9 @@ def test_a_queue_that_is_elsewhere(start, tmp_path, capsys):
     folder, elsewhere = tmp_path / "out", f"sqlite:///{tmp_path / 'elsewhere.db'}"
     assert start(ppo_run(200), storage=elsewhere)
     for command in ("status", "retry"):
-        with pytest.raises(SystemExit, match=r"The queue of this study is in sqlite.*elsewhere.db: give that with --storage"):
+        with pytest.raises(SystemExit, match=r"The queue of this study is in sqlite.*elsewhere.db: pass that with --storage"):
             main(["study", command, "--folder", str(folder)])
-    with pytest.raises(ValueError, match="give that with --storage"):
+    with pytest.raises(ValueError, match="pass that with --storage"):
         start()
     assert not (folder / "study.db").exists()
 

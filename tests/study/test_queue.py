@@ -173,7 +173,7 @@ def test_a_study_of_the_same_name_with_other_settings(plan, open_queue):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("nonsense", "--storage nonsense: .*It is an address such as postgresql://"),
+        ("nonsense", "--storage nonsense: .*Give an address such as postgresql://"),
         ("oracle://host/database", "--storage oracle"),
         ("postgresql://nobody@127.0.0.1:1/nothing", "the database does not answer"),
     ],

@@ -125,7 +125,7 @@ def test_a_method_whose_trials_all_fail(tmp_path, monkeypatch):
         raise ValueError("broke")
 
     monkeypatch.setattr(search, "train", train)
-    with pytest.raises(ValueError, match=r"All trials of span, mlp have failed; .*trials.csv has why"):
+    with pytest.raises(ValueError, match=r"All trials of span, mlp have failed; the reasons are in .*trials.csv"):
         search.run_search(write(tmp_path), tmp_path / "found", 2)
     assert all("ValueError('broke')" in row["error"] for row in rows(tmp_path / "found"))
 
@@ -240,4 +240,4 @@ def test_a_trial_that_another_process_took_for_dead(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(search, "train", train)
     search.run_search(write(tmp_path, search={"span": STUDY["search"]["span"]}), tmp_path / "found", 1)
     assert [row["state"] for row in rows(tmp_path / "found")] == ["fail", "complete"]
-    assert "a trial was taken for dead by another process" in capsys.readouterr().out
+    assert "another process counted a trial as dead" in capsys.readouterr().out
