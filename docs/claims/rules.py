@@ -1,4 +1,4 @@
-"""What a claim is, and how it is judged. The rules were fixed before the page was built for the first time."""
+"""What a claim is, and how it is judged. The rules were written before the page was built for the first time."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
