@@ -134,7 +134,7 @@ def add_legend(figure: plt.Figure, handles: list[Artist], labels: list[str]) -> 
 def draw_methods(path: Path, name: str) -> None:
     """Learning curves of a study's methods, every seed and their mean, and the return that Gymnasium calls solved."""
     study = load_study(RESULTS / name)
-    envs = [env for env in study.envs if any(study.finished(env, method) for method in study.methods)]
+    envs = [env for env in study.envs if all(study.finished(env, method) for method in study.methods)]
     figure, axes = make_panels(len(envs), width=4.0)
     for ax, env in zip(axes, envs, strict=True):
         solved = gym.spec(env).reward_threshold
