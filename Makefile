@@ -10,7 +10,7 @@ PYTHON_HVAC ?= $(shell for python in python3.12 python3.13 $(HOME)/.pyenv/versio
 	"$$python" -c 'import sys; assert sys.version_info >= (3, 12)' 2>/dev/null && echo "$$python" && break; done)
 CODE := setup.py sb3_span tests examples docs
 
-.PHONY: install install-hvac quickstart test test-hvac bench memory-checks type lint format check-codestyle commit-checks doc figures clean
+.PHONY: install install-hvac quickstart test test-hvac bench memory-checks type lint format check-codestyle commit-checks doc claims figures clean
 
 install: $(INSTALLED)
 
@@ -76,6 +76,10 @@ commit-checks: format type lint
 # Warnings are errors.
 doc: $(INSTALLED)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env docs docs/_build/html
+
+# The paper, claim by claim: docs/claims.md, from results/.
+claims: $(INSTALLED)
+	$(BIN)/python docs/claims.py
 
 # The pictures of the documentation that are drawn from the code.
 figures: $(INSTALLED)

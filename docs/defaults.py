@@ -8,6 +8,7 @@ Scores are normalised for each environment: 0 is a policy that acts at random (1
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,9 +116,14 @@ def interquartile_means(study: Study, methods: list[str]) -> list[str]:
 def main(folders: list[Path]) -> None:
     for folder in folders:
         study = load_study(folder)
+        # What is still to run is left out, and named.
+        incomplete = [env for env in study.envs if any(not study.finished(env, name) for name in study.methods)]
+        study = replace(study, envs=[env for env in study.envs if env not in incomplete])
         methods = sorted(study.methods, key=list(NAMES).index) if "span" in study.methods else study.methods
         makers = [final_returns, interquartile_means] if "span" in study.methods else [changes, changes_on_the_way]
         text = "\n\n".join(["<!-- Written by docs/defaults.py. -->", *("\n".join(make(study, methods)) for make in makers)])
+        if incomplete:
+            text += f"\n\nNot run with all methods yet: {', '.join(incomplete)}."
         (folder / "tables.md").write_text(text + "\n")
         print(text)
 

@@ -139,7 +139,7 @@ def test_wrong_vecnormalize(pendulum, tmp_path):
     "export, kwargs, message",
     [
         (export_c, dict(observations="dict"), "C export supports one vector. Export to ONNX"),
-        (export_c, dict(observations="image"), "NatureCNN, which C export does not know"),
+        (export_c, dict(observations="image"), "NatureCNN, which C export does not support"),
         (export_c, dict(algo=RecurrentPPO), "is recurrent"),
         (export_onnx, dict(algo=RecurrentPPO), "is recurrent"),
     ],

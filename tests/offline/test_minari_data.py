@@ -119,7 +119,7 @@ def test_the_environment_has_the_tasks_horizon(minari_folder, task, steps):
 def test_scores_are_those_of_d4rl():
     assert normalized_score("AdroitHandDoor-v1", 2880.5693087298737) == pytest.approx(100)
     assert normalized_score("AdroitHandPen-v1", [96.262799, 3076.8331017826877]) == pytest.approx([0, 100])
-    with pytest.raises(ValueError, match=r"no reference scores for 'Hopper-v5'; there are for \['AdroitHandDoor-v1'"):
+    with pytest.raises(ValueError, match=r"no reference scores for 'Hopper-v5', only for \['AdroitHandDoor-v1'"):
         normalized_score("Hopper-v5", 1.0)
 
 

@@ -117,7 +117,7 @@ def test_the_papers_mlp_or_a_closer_one_is_found(paper):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"There is no SPAN policy for BaseAlgorithm; there is for \['ppo'"):
+    with pytest.raises(ValueError, match=r"There is no SPAN policy for BaseAlgorithm; the algorithms with one are \['ppo'"):
         policy_sizes(SAC.__mro__[2], OBSERVATIONS["vector"], ACTIONS["box"])
     sizes = policy_sizes(SAC, OBSERVATIONS["vector"], ACTIONS["box"])
     with pytest.raises(ValueError, match="The budget is -5 parameters; it must be at least 1"):
