@@ -87,5 +87,5 @@ def test_errors(tmp_path):
         main(["speed", "--hyperparams", str(tmp_path), "--output", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"--rounds is 1; a spread needs at least 2"):
         main(["speed", "--rounds", "1"])
-    with pytest.raises(SystemExit, match=r"--only is 'trainings'; choose from training, vectorised, predict, critics"):
+    with pytest.raises(SystemExit, match=r"--only is 'trainings'; choose from training, defaults, vectorised, predict"):
         main(["speed", "--only", "trainings", "--hyperparams", str(HYPERPARAMS), "--output", str(tmp_path)])
