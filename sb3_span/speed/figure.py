@@ -18,6 +18,7 @@ CONTENDERS = (
     ("native_mlp", "native_mlp_", PALE, "sb3_span, MLP"),
     ("native_span", "native_", BLUE, "sb3_span, SPAN"),
 )
+SHARE = "the environment's share"
 
 
 def draw(results: dict[str, list[dict[str, Any]]], folder: Path) -> None:
@@ -43,15 +44,16 @@ def _save(figure: plt.Figure, path: Path) -> None:
 
 def _draw_training(rows: Rows, path: Path) -> None:
     """A group of bars for each environment, one for each contender, with the environment's own share at its beginning."""
-    shown = [one for one in CONTENDERS if any(row.get(f"{one[0]}_us") for row in rows)]
     groups = [[row for row in rows if row["algorithm"] == name] for name in ("PPO", "SAC")]
     groups = [group for group in groups if group]
     figure, panels = plt.subplots(1, len(groups), figsize=(6 * len(groups), 6.2), layout="constrained", squeeze=False)
+    handles = {}
     for axes, group in zip(panels[0], groups, strict=True):
-        _draw_bars(axes, group, shown)
+        _draw_bars(axes, group, [one for one in CONTENDERS if any(row.get(f"{one[0]}_us") for row in group)])
         axes.set_title(group[0]["algorithm"], fontsize=14, fontweight="bold", loc="left")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=11)
+        handles.update({label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)})
+    names = [label for *_, label in CONTENDERS if label in handles] + [label for label in handles if label == SHARE]
+    figure.legend([handles[name] for name in names], names, loc="outside upper center", ncols=4, frameon=False, fontsize=11)
     figure.supxlabel("time of a training step, relative to SB3 with the MLP of the same size", fontsize=12)
     _save(figure, path)
 
@@ -74,7 +76,7 @@ def _draw_bars(axes: plt.Axes, rows: Rows, shown: Sequence[tuple[str, str | None
     if any(alone):
         for i in range(len(shown)):
             at = places + height * ((len(shown) - 1) / 2 - i)
-            axes.barh(at, alone, 0.92 * height, color=DARK, label="the environment's share" if i == 0 else None)
+            axes.barh(at, alone, 0.92 * height, color=DARK, label=SHARE if i == 0 else None)
     axes.set_yticks(places, [row["environment"] for row in rows], fontsize=12)
     longest = [row.get(f"{prefix}ratio") or 0.0 for row in rows for _, prefix, _, _ in shown if prefix is not None]
     most = max(1.0, *longest)
