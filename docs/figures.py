@@ -23,7 +23,6 @@ METHODS = {
     "mlp": ("MLP", "#c8553d"),
     "mlp-fast": ("MLP at SPAN's rate", "#e0a458"),
     "mlp-64": ("SB3's MLP, 64 and 64", "#6a737d"),
-    "mlp-256": ("SB3's MLP, 256 and 256", "#6a737d"),
     "span": ("SPAN", "#1b6ca8"),
 }
 
@@ -192,6 +191,5 @@ if __name__ == "__main__":
     draw_bases(IMAGES / "bases.png")
     draw_mode(IMAGES / "mode.png")
     draw_slopes(IMAGES / "slopes.png")
-    for name in ("untuned", "untuned_sac"):
-        draw_methods(IMAGES / f"{name}.png", name)
+    draw_methods(IMAGES / "untuned.png", "untuned")
     draw_settings(IMAGES / "settings.png")
