@@ -61,7 +61,7 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert all(float(row["ratio"]) > 0 for row in rows)
     assert all(float(row[f"{prefix}ratio"]) > 0 for row in rows for prefix in ("native_", "native_mlp_"))
     assert all(float(row["env_us"]) > 0 for row in rows)
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())  # without the line breaks of a narrow screen
     assert "SPAN relative to MLP" in printed
     tables = (tmp_path / "out" / "tables.md").read_text()
     assert "| InvertedPendulum-v5, SAC |" in tables and f"**{float(rows[1]['native_ratio']):.2f}**" in tables

@@ -62,7 +62,7 @@ def test_the_reason_is_named(which, caplog):
     assert [record.message for record in caplog.records if record.name == "sb3_span"] == [status], "logged once"
 
 
-@pytest.mark.parametrize(("change", "reason"), [(hook, "watches Linear"), (freeze, "frozen"), (convert, "float64")])
+@pytest.mark.parametrize(("change", "reason"), [(hook, "Linear has a hook"), (freeze, "frozen"), (convert, "float64")])
 def test_what_was_changed_is_named(change, reason):
     agent = make_agent(sb3_span.SAC)
     assert agent.native_status() == "SAC runs in C."

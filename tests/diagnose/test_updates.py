@@ -60,7 +60,7 @@ def test_momentum_of_earlier_batches_is_not_interference():
 def test_gradients_are_those_of_the_step(policy):
     """With plain SGD the parameters move by the rate times the gradient, part by part."""
     kwargs = dict(optimizer_class=th.optim.SGD)
-    kwargs |= dict(span_arch=dict(nmodes=3, nelems=3)) if policy == "SPANPolicy" else dict(net_arch=[5, 4])
+    kwargs |= dict(span_arch=dict(nmodes=3, nelems=3), lr_scale=1.0) if policy == "SPANPolicy" else dict(net_arch=[5, 4])
     model = make_agent(stable_baselines3.SAC, "Pendulum-v1", policy, learning_rate=1e-3, policy_kwargs=kwargs).learn(60)
     with th.random.fork_rng():
         batch = draw(model, 16)
