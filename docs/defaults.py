@@ -34,7 +34,7 @@ MEASURES: dict[str, Callable[[Run], float]] = {
 
 def show(returns: np.ndarray, bold: bool) -> str:
     digits = 0 if abs(returns.mean()) >= 20 else 1
-    text = f"{returns.mean():,.{digits}f} ± {returns.std(ddof=1):,.{digits}f}"
+    text = f"{returns.mean():,.{digits}f} ± {returns.std(ddof=1):,.{digits}f}".replace(" ", "\N{NO-BREAK SPACE}")
     return f"**{text}**" if bold else text
 
 
