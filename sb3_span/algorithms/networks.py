@@ -94,7 +94,6 @@ def read_span(span: Any, heads: Sequence[Any], only: int | None = None) -> Netwo
         basis=sizes.basis,
         modes=sizes.modes,
         degree=sizes.degree,
-        mode_norm=bool(sizes.mode_norm),
         group=sizes.group,
     )
     return Network(shape, [Part(param, only) for param in own if param is not None] + _parts(heads))

@@ -20,7 +20,6 @@ class Shape:
     :param latent: SPAN's dimensions D, 0 for an MLP; then its basis functions N, modes M and degree, 0 for bumps
     :param layers: Inputs, hidden layers and outputs of an MLP; () for SPAN
     :param tanh: Whether an MLP has tanh instead of ReLU
-    :param mode_norm: Whether SPAN's modes are layer normalised
     :param group: How many dimensions each of SPAN's modes multiplies
     """
 
@@ -34,13 +33,12 @@ class Shape:
     degree: int = 0
     layers: tuple[int, ...] = ()
     tanh: bool = False
-    mode_norm: bool = False
     group: int = 1
 
     def packed(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """As ``read_networks`` in native/module.c takes it."""
         sizes = (self.stack, self.inputs, self.latent, self.basis, self.modes, self.outputs)
-        return (*sizes, self.degree, self.heads, int(self.tanh), int(self.mode_norm), self.group), self.layers
+        return (*sizes, self.degree, self.heads, int(self.tanh), self.group), self.layers
 
 
 @dataclass(frozen=True)

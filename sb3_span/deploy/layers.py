@@ -15,7 +15,6 @@ from torch import nn
 from sb3_span.deploy.policy import DeterministicPolicy, OneOfStack, QuantileMean
 from sb3_span.nn import SPAN
 from sb3_span.nn.preprocess import BatchNorm, Clamp, DenseSigmoid, MinMax, NormSigmoid
-from sb3_span.nn.splines import NORM_EPSILON
 from sb3_span.policies.extractors import SPANFeaturesExtractor
 
 
@@ -157,8 +156,6 @@ def _read_span(span: SPAN, index: int = 0) -> list[Layer]:
         smallest = max(float(np.abs(slope).min()), 1e-6)
         splines = Splines(coefficients, 0, slope, min(arch.nelems, math.ceil(3 / smallest)), span.group_size)
     layers = [*_read_preprocess(span.preprocess, index), splines]
-    if arch.mode_norm:
-        layers.append(LayerNorm(NORM_EPSILON))
     if span.head is not None:
         layers.append(Linear(_numbers(span.head.weight)[index], _numbers(span.head.bias)[index]))
     return layers

@@ -8,7 +8,7 @@ from torch import nn
 
 from sb3_span.nn import SPAN
 from sb3_span.nn.basis import basis_values
-from sb3_span.nn.splines import combine, normalize
+from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import pick
 
 # SB3's linear layers that read the modes of a network without its own head, by role.
@@ -74,7 +74,7 @@ class Network:
     def modes(self, z: th.Tensor) -> th.Tensor:
         """
         :param z: Points in the unit cube, shape (B, D)
-        :return: The products of splines, not normalised, shape (B, W)
+        :return: The products of splines, shape (B, W)
         """
         coefficients = pick(self.span.coefficients, self.index)
         return combine(self._values(z), coefficients, self.span.latent_dim, self.span.group_size)[0]
@@ -86,10 +86,7 @@ class Network:
         :param x: The network's inputs, shape (B, inputs)
         :return: Shape (W,)
         """
-        modes = self.modes(self.latent(x))
-        if self.span.arch.mode_norm:
-            modes = normalize(modes)
-        spread = modes.std(dim=0, correction=0)
+        spread = self.modes(self.latent(x)).std(dim=0, correction=0)
         return spread if self.head is None else spread * self.head.norm(dim=0)
 
     def dead_modes(self, x: th.Tensor) -> list[int]:

@@ -14,7 +14,8 @@ PREPROCESSES = ("dense", "layernorm", "batchnorm", "minmax", "none")
 WIDE_INPUT = 128
 WIDE_LATENT_DIM = 64
 
-LEAST_NORMED = 3
+# Options of earlier versions, and what they did.
+REMOVED = {"bounded": "modes through tanh", "mode_norm": "modes through layer normalisation"}
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,6 @@ class SPANArch:
     :param slope: How steep the splines are when training starts, as straight lines: one of each mode goes through zero in the
         middle with one to two times this slope, the others have random slopes of this standard deviation, divided by the
         square root of the number of dimensions that are multiplied
-    :param mode_norm: Whether the head reads the modes through layer normalisation, without parameters. A product of many
-        splines can become arbitrarily large where there is no data; a critic that is trained on its own predictions then
-        runs away
     :param group_size: Number of latent dimensions that a mode multiplies. The dimensions are split into groups of this size,
         the last of which may be smaller, and each group has its own ``nmodes`` modes; the linear head reads all of them.
         None is one group of all dimensions, as in the paper
@@ -51,7 +49,6 @@ class SPANArch:
     latent_dim: int | None = None
     preprocess: str = "dense"
     slope: float = 2.5
-    mode_norm: bool = False
     group_size: int | None = None
 
     def __post_init__(self) -> None:
@@ -70,12 +67,8 @@ class SPANArch:
             _check_integer("degree", self.degree, 1, "1 is piecewise linear, 2 quadratic, 3 cubic.")
         if not isinstance(self.slope, Real) or isinstance(self.slope, bool) or not 0 < self.slope < math.inf:
             raise ValueError(f"span_arch['slope'] is {self.slope!r}; it must be a positive number. Leave it out for 2.5.")
-        if not isinstance(self.mode_norm, bool):
-            raise ValueError(f"span_arch['mode_norm'] is {self.mode_norm!r}; it must be True or False.")
         if self.group_size is not None:
             _check_integer("group_size", self.group_size, 1, "Try 2, or leave it out for products over all dimensions.")
-        else:
-            self._check_normed(self.nmodes)
         if self.latent_dim is not None:
             _check_integer("latent_dim", self.latent_dim, 1, "Leave it out to keep the observation's size.")
             if self.preprocess != "dense":
@@ -96,6 +89,7 @@ class SPANArch:
         :param options: A dict with any of the fields above, or None for the defaults
         """
         if isinstance(options, cls):
+            without_removed(vars(options))  # one that an earlier version has pickled
             return options
         allowed = [field.name for field in fields(cls)]
         if options is None:
@@ -105,12 +99,7 @@ class SPANArch:
                 f"span_arch is {options!r}; it must be a dict with keys from {allowed}, "
                 "for instance span_arch=dict(nmodes=10, nelems=8)."
             )
-        if options.get("bounded"):
-            raise ValueError(
-                "span_arch has bounded=True (modes through tanh), which mode_norm=True has replaced because it learns better. "
-                "Use mode_norm, and retrain a model that was saved with bounded=True."
-            )
-        options = {key: value for key, value in options.items() if key != "bounded"}  # models saved with False act as before
+        options = without_removed(options)
         for key in options:
             if key not in allowed:
                 raise ValueError(f"span_arch has an unknown key {key!r}; allowed are {allowed}. Remove or rename it.")
@@ -140,16 +129,7 @@ class SPANArch:
         :param input_dim: Number of features that enter the network
         :return: Number of modes W of all groups, the width of the latent vector that the linear head reads
         """
-        count = -(-self.resolve_latent_dim(input_dim) // self.resolve_group_size(input_dim)) * self.nmodes
-        self._check_normed(count)
-        return count
-
-    def _check_normed(self, count: int) -> None:
-        if self.mode_norm and count < LEAST_NORMED:
-            raise ValueError(
-                f"span_arch['nmodes'] is {self.nmodes} with mode_norm=True; it needs at least {LEAST_NORMED}, since fewer, "
-                f"normalised, only say which is the larger. Use nmodes={LEAST_NORMED} or more, or leave mode_norm out."
-            )
+        return -(-self.resolve_latent_dim(input_dim) // self.resolve_group_size(input_dim)) * self.nmodes
 
     @property
     def n_basis(self) -> int:
@@ -159,6 +139,17 @@ class SPANArch:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as it is written to disk."""
         return asdict(self)
+
+
+def without_removed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options without those of earlier versions, which saved models may name. One that was used is refused."""
+    for name, meaning in REMOVED.items():
+        if options.get(name):
+            raise ValueError(
+                f"span_arch has {name}={options[name]!r} ({meaning}), which this version no longer has: modes of two or three "
+                f"dimensions (group_size) learn more. Leave {name} out, and retrain a model that was saved with it."
+            )
+    return {key: value for key, value in options.items() if key not in REMOVED}
 
 
 def _check_integer(name: str, value: Any, minimum: int, advice: str) -> None:

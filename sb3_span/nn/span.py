@@ -16,7 +16,7 @@ from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.basis import basis_places, basis_values
 from sb3_span.nn.native import NativeSPAN, supports
 from sb3_span.nn.preprocess import DenseSigmoid, make_preprocess
-from sb3_span.nn.splines import combine, normalize
+from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import StackedLinear, pick
 
 # How much steeper than ``slope`` the factors are that cross zero: at least, at most.
@@ -28,7 +28,7 @@ class SPAN(nn.Module):
     A SPAN network: from an input to its modes or, with ``output_dim``, to a linear map of them.
 
     ``z = preprocess(x)``, then ``mode_j = prod_p sum_i coefficients[p, i, j] basis_i(z_p)`` over all dimensions p, or over
-    those of each group with ``group_size``; layer normalised if ``mode_norm``.
+    those of each group with ``group_size``.
 
     With ``n_stack`` it is C such networks of one shape that read the same input, evaluated at once.
     Parameters have the leading axis C even when there is one network.
@@ -57,7 +57,6 @@ class SPAN(nn.Module):
         self.output_dim = output_dim = None if output_dim is None else _read_size("output_dim", output_dim)
         stack = 1 if n_stack is None else n_stack
 
-        self._mode_norm = arch.mode_norm
         self.native = NativeSPAN(arch, input_dim, stack, output_dim) if supports(arch) else None
         self.preprocess = make_preprocess(arch, input_dim, stack)
         # At this scale the bumps overlap as B-splines do and at most 3 are non-zero. A learned scale above three times that
@@ -121,8 +120,6 @@ class SPAN(nn.Module):
         z = self.preprocess(x, only)  # (C, B, D)
         values = basis_values(z, scale, self._nelems, self._degree)  # (C, B, D, N)
         out = combine(values, pick(self.coefficients, only), self.latent_dim, self.group_size)  # (C, B, W)
-        if self._mode_norm:
-            out = normalize(out)
         if self.head is not None:
             out = self.head(out, only)
         return out[0] if is_single else out

@@ -2,9 +2,6 @@
 
 import torch as th
 
-# What layer normalisation adds to the variance of the modes. The kernels in C have the same number.
-NORM_EPSILON = 1e-5
-
 
 def combine(values: th.Tensor, coefficients: th.Tensor, latent_dim: int, group_size: int) -> th.Tensor:
     """
@@ -47,14 +44,3 @@ def product(factors: th.Tensor, latent_dim: int) -> th.Tensor:
             factors = th.cat([factors, rest], dim=1)
         latent_dim = half + odd
     return factors.squeeze(1)
-
-
-def normalize(modes: th.Tensor, epsilon: float = NORM_EPSILON) -> th.Tensor:
-    """
-    Layer normalisation without parameters: a sample's modes then say which of them are large, not how large all are.
-
-    :param modes: Shape (..., M)
-    :param epsilon: Added to the variance
-    :return: The same shape, with mean 0 and variance 1 over the modes
-    """
-    return th.nn.functional.layer_norm(modes, modes.shape[-1:], eps=epsilon)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch as th
 from d3rlpy.models.encoders import EncoderFactory, register_encoder_factory
@@ -9,6 +10,7 @@ from d3rlpy.models.torch import Encoder, EncoderWithAction
 from torch.nn import functional
 
 from sb3_span.nn import SPAN, SPANArch
+from sb3_span.nn.arch import without_removed
 
 
 class SPANEncoder(Encoder):
@@ -72,7 +74,6 @@ class SPANEncoderFactory(EncoderFactory):
     latent_dim: int | None = SPANArch.latent_dim
     preprocess: str = SPANArch.preprocess
     slope: float = SPANArch.slope
-    mode_norm: bool = SPANArch.mode_norm
     group_size: int | None = SPANArch.group_size
 
     def __post_init__(self) -> None:
@@ -89,6 +90,10 @@ class SPANEncoderFactory(EncoderFactory):
     @staticmethod
     def get_type() -> str:
         return "span"
+
+    @classmethod
+    def deserialize_from_dict(cls, dict_config: dict[str, Any]) -> "SPANEncoderFactory":
+        return super().deserialize_from_dict(without_removed(dict_config))
 
     def _arch(self) -> SPANArch:
         return SPANArch(**asdict(self))

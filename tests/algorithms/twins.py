@@ -17,9 +17,8 @@ SIZES = {
     "SAC": dict(buffer_size=500, learning_starts=20, batch_size=16),
 }
 NETWORKS = {
-    "span": ("SPANPolicy", dict(span_arch=dict(nmodes=3, nelems=3, mode_norm=False))),
-    "grouped span": ("SPANPolicy", dict(span_arch=dict(nmodes=2, nelems=4, latent_dim=5, group_size=2, mode_norm=False))),
-    "normed span": ("SPANPolicy", dict(span_arch=dict(nmodes=6, nelems=3, mode_norm=True))),
+    "span": ("SPANPolicy", dict(span_arch=dict(nmodes=3, nelems=3))),
+    "grouped span": ("SPANPolicy", dict(span_arch=dict(nmodes=2, nelems=4, latent_dim=5, group_size=2))),
     "mlp": ("MlpPolicy", dict(net_arch=[7, 5])),
     "clipped mlp": (sb3_span.ClippedMlpPolicy, dict(net_arch=[6])),
 }

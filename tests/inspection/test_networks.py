@@ -6,7 +6,6 @@ from stable_baselines3 import PPO, SAC
 
 from sb3_span import SPANFeaturesExtractor
 from sb3_span.inspection.networks import find_networks
-from sb3_span.nn.splines import normalize
 from tests.policies.envs import make
 
 ARCH = dict(nmodes=4, nelems=5)
@@ -27,7 +26,7 @@ def networks_of(algorithm, policy="SPANPolicy", **policy_kwargs):
         pytest.param(SAC, dict(basis="bspline", degree=1), ["pi", "qf", "qf"], id="SAC bspline"),
         pytest.param(SAC, dict(ARCH, latent_dim=7, group_size=1), ["pi", "qf", "qf"], id="SAC groups of 1"),
         pytest.param(PPO, dict(ARCH, latent_dim=7, group_size=3), ["pi", "vf"], id="PPO groups of 3"),
-        pytest.param(PPO, dict(ARCH, latent_dim=7, group_size=2, mode_norm=True), ["pi", "vf"], id="PPO groups, normalised"),
+        pytest.param(PPO, dict(ARCH, latent_dim=7, group_size=2), ["pi", "vf"], id="PPO groups of 2"),
     ],
 )
 def test_splines_multiply_to_what_the_network_computes(algorithm, span_arch, roles):
@@ -41,7 +40,6 @@ def test_splines_multiply_to_what_the_network_computes(algorithm, span_arch, rol
             [splines[:, network.dimensions(mode), mode % n_modes].prod(dim=1) for mode in range(network.span.n_modes)], dim=1
         )
         assert th.allclose(out, network.modes(z), atol=1e-6)
-        out = normalize(out) if network.span.arch.mode_norm else out
         if network.span.head is not None:
             out = out @ network.head.T + network.span.head.bias[network.index]
         else:

@@ -37,7 +37,6 @@ int main(void) {
         s.group = run % 3 ? s.latent : 1 + rand() % s.latent;
         size_t C = s.stack, B = s.batch, I = s.inputs, D = s.latent, N = s.basis, M = s.modes, O = s.outputs;
         size_t W = (D + s.group - 1) / s.group * M;
-        s.mode_norm = run % 2 && W > 2;
         size_t sizes[] = {B * I, C * D * I, C * D, C * D, C * D * N * M, C * O * W, C * O};
         float *p[7], *g[7];
         for (int i = 0; i < 7; i++) p[i] = floats(sizes[i]), g[i] = floats(sizes[i]);

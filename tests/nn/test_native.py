@@ -17,7 +17,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import parametrize, prune
 
 from sb3_span.nn import SPAN, kernel_info
-from sb3_span.nn.arch import LEAST_NORMED
 from sb3_span.nn.native import choice
 from sb3_span.nn.native.function import KERNELS, supports
 
@@ -29,20 +28,19 @@ TOLERANCES = {name: 1e-5 if name == "sse2" else 5e-6 for name, _ in KERNELS}
 SHAPES = [
     dict(basis="kernel", nmodes=10, nelems=8),
     dict(basis="kernel", nmodes=3, nelems=2),
-    dict(basis="kernel", nmodes=9, nelems=5, mode_norm=True),
+    dict(basis="kernel", nmodes=9, nelems=5),
     dict(basis="bspline", nmodes=1, nelems=2, degree=1),
     dict(basis="bspline", nmodes=7, nelems=1, degree=2),
     dict(basis="bspline", nmodes=17, nelems=3, degree=3),
     dict(basis="kernel", nmodes=2, nelems=4, group_size=1),
-    dict(basis="kernel", nmodes=3, nelems=3, group_size=2, mode_norm=True),
+    dict(basis="kernel", nmodes=3, nelems=3, group_size=2),
     dict(basis="bspline", nmodes=4, nelems=2, degree=1, group_size=3),
 ]
 EACH_SHAPE = pytest.mark.parametrize(
     "arch",
     SHAPES,
     ids=lambda arch: "-".join(
-        [arch["basis"], str(arch.get("degree", 2)), *(["normed"] if "mode_norm" in arch else [])]
-        + ([f"groups of {arch['group_size']}"] if "group_size" in arch else [])
+        [arch["basis"], str(arch.get("degree", 2))] + ([f"groups of {arch['group_size']}"] if "group_size" in arch else [])
     ),
 )
 EACH_KERNEL = pytest.mark.parametrize("kernel", range(len(KERNELS)), ids=[name for name, _ in KERNELS])
@@ -86,10 +84,7 @@ def assert_equals_double_precision(net, x, kernel, tolerance=None):
 @EACH_KERNEL
 def test_equals_double_precision(kernel, data):
     arch = dict(data.draw(st.sampled_from(SHAPES)))
-    arch |= dict(
-        nmodes=max(data.draw(st.integers(1, 20)), LEAST_NORMED if "mode_norm" in arch else 1),
-        nelems=data.draw(st.integers(2, 12)),
-    )
+    arch |= dict(nmodes=data.draw(st.integers(1, 20)), nelems=data.draw(st.integers(2, 12)))
     arch |= dict(latent_dim=data.draw(st.integers(4, 20)), group_size=data.draw(st.none() | st.integers(1, 20)))
     # Not the very smallest: where a tensor holds only one sum, and that cancels, no single precision is enough.
     inputs, stack, batch = data.draw(st.integers(4, 20)), data.draw(st.integers(1, 3)), data.draw(st.integers(8, 20))
@@ -99,9 +94,7 @@ def test_equals_double_precision(kernel, data):
         net.scale.data *= data.draw(st.sampled_from([1.0, 0.9, 0.4, 0.05, 1.5, -1.0])) * (1 + 0.1 * th.randn_like(net.scale))
     # Some dimensions are saturated, all the way or almost. (Not by huge inputs: their sum has no such precision.)
     net.preprocess.bias.data += th.randint(-1, 2, net.preprocess.bias.shape) * data.draw(st.sampled_from([0, 10, 20, 100]))
-    # Normalised modes are divided by their deviation, and what was lost before that is multiplied by its inverse.
-    tolerance = 10 * TOLERANCES[KERNELS[kernel][0]] if net.arch.mode_norm else None
-    assert_equals_double_precision(net, 2 * th.randn(batch, inputs), kernel, tolerance)
+    assert_equals_double_precision(net, 2 * th.randn(batch, inputs), kernel)
 
 
 @EACH_KERNEL
@@ -111,9 +104,7 @@ def test_equals_double_precision(kernel, data):
 def test_smallest_and_odd_sizes(arch, dim, batch, kernel):
     """Looser: the point is that every element is where it belongs."""
     for net in (SPAN(dim, arch, n_stack=1), SPAN(1, {**arch, "latent_dim": dim}, n_stack=2, output_dim=1)):
-        assert_equals_double_precision(
-            net, th.randn(batch, net.input_dim), kernel, tolerance=1e-2 if net.arch.mode_norm else 1e-3
-        )
+        assert_equals_double_precision(net, th.randn(batch, net.input_dim), kernel, tolerance=1e-3)
 
 
 @EACH_KERNEL

@@ -56,16 +56,15 @@ GROUPS = pytest.mark.parametrize("group_size", [1, 2, 3, 4])
 
 @BOTH
 @GROUPS
-@pytest.mark.parametrize("mode_norm", [False, True])
-def test_groups_equal_the_definition(arch, group_size, mode_norm):
-    net = SPAN(5, {**arch, "latent_dim": 7, "group_size": group_size, "mode_norm": mode_norm}, n_stack=2).double()
+def test_groups_equal_the_definition(arch, group_size):
+    net = SPAN(5, {**arch, "latent_dim": 7, "group_size": group_size}, n_stack=2).double()
     x = th.randn(6, 5, dtype=th.float64)
     width = -(-7 // group_size) * 3
     assert net.n_modes == net.arch.count_modes(5) == width
     for network, modes in enumerate(net(x)):
         expected = by_hand(net, x, network)
         assert expected.shape == (6, width)
-        th.testing.assert_close(modes, th.nn.functional.layer_norm(expected, [width]) if mode_norm else expected)
+        th.testing.assert_close(modes, expected)
 
 
 def test_two_groups_by_hand():
@@ -218,28 +217,6 @@ def test_state_is_made_of_parameters_with_readable_names():
     names = {"preprocess.weight", "preprocess.bias", "scale", "coefficients", "head.weight", "head.bias"}
     assert set(SPAN(4, KERNEL, output_dim=1).state_dict()) == names
     assert set(SPAN(4, BSPLINE, output_dim=1).state_dict()) == names - {"scale"}
-
-
-@BOTH
-@pytest.mark.parametrize("output_dim", [None, 2])
-def test_normalised_modes_have_mean_zero_and_variance_one(arch, output_dim):
-    net, x = SPAN(4, arch, output_dim=output_dim), th.randn(8, 4)
-    normed = SPAN(4, {**arch, "mode_norm": True}, output_dim=output_dim)
-    normed.load_state_dict(net.state_dict())
-    modes = by_hand(net, x, 0)
-    expected = (modes - modes.mean(1, keepdim=True)) / (modes.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
-    if output_dim is not None:
-        expected = th.nn.functional.linear(expected, net.head.weight[0], net.head.bias[0])
-    assert (normed(x) - net(x)).abs().max() > 0.1
-    th.testing.assert_close(normed(x), expected)
-
-
-def test_normalised_modes_take_three_or_more():
-    with pytest.raises(ValueError, match=r"span_arch\['nmodes'\] is 2 with mode_norm=True.*nmodes=3 or more"):
-        SPAN(4, dict(nmodes=2, mode_norm=True))
-    with pytest.raises(ValueError, match=r"span_arch\['nmodes'\] is 2 with mode_norm=True.*nmodes=3 or more"):
-        SPAN(4, dict(nmodes=2, mode_norm=True, group_size=4))
-    SPAN(4, dict(nmodes=2, mode_norm=True, group_size=2))  # four in all
 
 
 @pytest.mark.parametrize("input_dim, latent_dim", [(128, 128), (129, 64), (512, 64)])

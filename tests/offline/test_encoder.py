@@ -147,3 +147,11 @@ def test_images_are_refused():
 def test_wrong_options_are_refused_at_once():
     with pytest.raises(ValueError, match=r"span_arch\['nelems'\] is 1"):
         SPANEncoderFactory(nelems=1)
+
+
+def test_files_of_earlier_versions():
+    """They may name options that are no more; one that was used is refused."""
+    saved = SPANEncoderFactory(nmodes=3).serialize_to_dict()
+    assert SPANEncoderFactory.deserialize_from_dict({**saved, "mode_norm": False}) == SPANEncoderFactory(nmodes=3)
+    with pytest.raises(ValueError, match=r"mode_norm=True \(modes through layer normalisation\).*Leave mode_norm out"):
+        SPANEncoderFactory.deserialize_from_dict({**saved, "mode_norm": True})

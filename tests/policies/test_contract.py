@@ -84,7 +84,7 @@ def test_spaces(algo, obs, act, tmp_path):
             pytest.param(algo, dict(span_arch=dict(GROUPS, latent_dim=5)), {}, id=f"{name(algo)} groups")
             for algo in ALGORITHMS
         ],
-        pytest.param(SAC, dict(span_arch=dict(GROUPS, mode_norm=True)), dict(use_sde=True), id="SAC groups gSDE"),
+        pytest.param(SAC, dict(span_arch=GROUPS), dict(use_sde=True), id="SAC groups gSDE"),
         *[
             pytest.param(algo, dict(span_arch=dict(GROUPS, preprocess=preprocess)), {}, id=f"{name(algo)} groups {preprocess}")
             for algo in (PPO, DQN)

@@ -72,7 +72,7 @@ OF_OTHERS = SPANArch(group_size=3, latent_dim=48, nmodes=8, nelems=4)
         (dict(nmodes=4), SPANArch(nmodes=4)),
         (dict(latent_dim=5), SPANArch(latent_dim=5)),
         (dict(slope=5.0), replace(OF_PPO, slope=5.0)),
-        (dict(mode_norm=True), replace(OF_PPO, mode_norm=True)),
+        (dict(mode_norm=False), OF_PPO),  # as earlier versions have saved it
         (dict(preprocess="layernorm"), SPANArch(preprocess="layernorm")),
     ],
     ids=str,

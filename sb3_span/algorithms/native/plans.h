@@ -36,13 +36,13 @@ static int read_adam(PyObject *tuple, AdamOptions *a) {
     return PyArg_ParseTuple(tuple, "ddddd", &a->beta1, &a->beta2, &a->epsilon, &a->decay, &a->max_norm) ? 0 : -1;
 }
 
-/* ((C, I, D, N, M, O, degree, heads, tanh, mode_norm, group), sizes, parameters); sizes of an MLP's layers, () for SPAN. */
+/* ((C, I, D, N, M, O, degree, heads, tanh, group), sizes, parameters); sizes of an MLP's layers, () for SPAN. */
 static int read_networks(PyObject *tuple, Networks *n) {
     PyObject *shape, *sizes, *parameters;
     SpanShape *s = &n->span;
     if (!PyArg_ParseTuple(tuple, "O!O!O!", &PyTuple_Type, &shape, &PyTuple_Type, &sizes, &PyTuple_Type, &parameters) ||
-        !PyArg_ParseTuple(shape, "iiiiiiiiiii", &s->stack, &s->inputs, &s->latent, &s->basis, &s->modes, &n->outputs, &s->degree,
-                          &n->heads, &n->tanh, &s->mode_norm, &s->group))
+        !PyArg_ParseTuple(shape, "iiiiiiiiii", &s->stack, &s->inputs, &s->latent, &s->basis, &s->modes, &n->outputs, &s->degree,
+                          &n->heads, &n->tanh, &s->group))
         return -1;
     s->outputs = n->outputs;
     n->layers = PyTuple_Size(sizes) ? (int)PyTuple_Size(sizes) - 1 : 0;

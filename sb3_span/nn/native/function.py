@@ -8,7 +8,7 @@ from sb3_span.nn.arch import SPANArch
 from sb3_span.nn.basis import basis_values
 from sb3_span.nn.native import choice
 from sb3_span.nn.native.choice import extension
-from sb3_span.nn.splines import combine, normalize
+from sb3_span.nn.splines import combine
 from sb3_span.nn.stacked import pick, stacked_linear
 
 MAX_DEGREE = 3
@@ -27,8 +27,7 @@ def supports(arch: SPANArch) -> bool:
 
 
 class Sizes(NamedTuple):
-    """What the kernel takes of a network after C and B: I, D, N, M, O, the degree (0 for bumps), whether modes are normalised,
-    dimensions of a group."""
+    """What the kernel takes of a network after C and B: I, D, N, M, O, the degree (0 for bumps), dimensions of a group."""
 
     inputs: int
     latent: int
@@ -36,7 +35,6 @@ class Sizes(NamedTuple):
     modes: int
     outputs: int
     degree: int
-    mode_norm: int
     group: int
 
 
@@ -63,7 +61,6 @@ class NativeSPAN:
             modes=arch.nmodes,
             outputs=output_dim or 0,
             degree=0 if arch.basis == "kernel" else arch.degree,
-            mode_norm=int(arch.mode_norm),
             group=arch.resolve_group_size(input_dim),
         )
         self.shapes = (
@@ -190,8 +187,6 @@ def _torch_forward(arch: SPANArch, tensors: Any) -> th.Tensor:
     x, w_pre, b_pre, scale, coefficients, head_weight, head_bias = tensors
     values = basis_values(stacked_linear(x, w_pre, b_pre).sigmoid(), scale, arch.nelems, arch.degree)
     out = combine(values, coefficients, w_pre.shape[1], arch.resolve_group_size(x.shape[1]))
-    if arch.mode_norm:
-        out = normalize(out)
     return out if head_weight is None else stacked_linear(out, head_weight, head_bias)
 
 

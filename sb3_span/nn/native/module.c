@@ -21,7 +21,7 @@ static int runnable(const SpanKernel **kernels) {
     return count;
 }
 
-enum { KERNEL, SHAPE, INPUTS = SHAPE + 10, REST = INPUTS + 7 }; /* where in the arguments each part begins */
+enum { KERNEL, SHAPE, INPUTS = SHAPE + 9, REST = INPUTS + 7 }; /* where in the arguments each part begins */
 
 static int read_kernel(PyObject *const *args, const SpanKernel **kernel) {
     const SpanKernel *kernels[3];
@@ -36,13 +36,13 @@ static int read_kernel(PyObject *const *args, const SpanKernel **kernel) {
 }
 
 static SpanShape read_shape(PyObject *const *args) {
-    int n[10];
-    for (int i = 0; i < 10; i++) {
+    int n[9];
+    for (int i = 0; i < 9; i++) {
         long value = PyLong_AsLong(args[SHAPE + i]);
         if (value > INT_MAX) PyErr_Format(PyExc_OverflowError, "a size of %ld is too large for the kernel", value);
         n[i] = (int)value;
     }
-    SpanShape shape = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9]};
+    SpanShape shape = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8]};
     return shape;
 }
 
@@ -64,7 +64,7 @@ static int check_count(const char *name, Py_ssize_t given, Py_ssize_t wanted) {
     return -1;
 }
 
-/* forward(kernel, C, B, I, D, N, M, O, degree, mode_norm, group, x, w_pre, b_pre, scale, coef, head_w, head_b, out, z) */
+/* forward(kernel, C, B, I, D, N, M, O, degree, group, x, w_pre, b_pre, scale, coef, head_w, head_b, out, z) */
 static PyObject *py_forward(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     const SpanKernel *kernel;
@@ -99,7 +99,7 @@ static PyObject *py_backward(PyObject *self, PyObject *const *args, Py_ssize_t c
     return result(status);
 }
 
-/* scratch(kernel, C, B, I, D, N, M, O, degree, mode_norm, group) */
+/* scratch(kernel, C, B, I, D, N, M, O, degree, group) */
 static PyObject *py_scratch(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     const SpanKernel *kernel;

@@ -8,14 +8,11 @@
 
 #include <stddef.h>
 
-#define SPAN_NORM_EPSILON 1e-5f /* that of sb3_span/nn/splines.py */
-
 enum { SPAN_BUMPS = 0 }; /* any other value of SpanShape.degree is the degree of B-splines, 1 to 3 */
 
 typedef struct {
     int stack, batch, inputs, latent, basis, modes, outputs; /* C B I D N M O; O = 0 is a body without a head */
     int degree;                                              /* SPAN_BUMPS, or the degree of the B-splines */
-    int mode_norm;                                           /* whether modes are layer normalised */
     int group;                                               /* dimensions that a mode multiplies; M modes for each such group */
 } SpanShape;
 

@@ -62,20 +62,6 @@ static void through_head(const Network *n, Work *w, const float *grad_out, size_
     }
 }
 
-/* From the gradient of the modes as the head reads them to that of the products. */
-static void through_norm(const SpanShape *s, const float *modes, Vec deviation, float *grad_modes) {
-    if (!s->mode_norm) return;
-    const int count = (int)span_all_modes(s);
-    Vec sum = fill(0.0f), along = sum;
-    for (int m = 0; m < count; m++) {
-        Vec grad = load(grad_modes + m * LANES);
-        sum += grad, along += grad * load(modes + m * LANES);
-    }
-    const Vec mean = sum / (float)count, slope = along / (float)count;
-    for (int m = 0; m < count; m++)
-        store(grad_modes + m * LANES, (load(grad_modes + m * LANES) - mean - load(modes + m * LANES) * slope) / deviation);
-}
-
 /* Of `count` modes from `first` on and one dimension, from the gradients of the products to those of the factors and of the products
  * before, if there are any; and for each basis function the sum over the modes of its coefficients times the gradients of the factors.
  * coef: (N, count). */
@@ -274,7 +260,6 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
             float *modes = trace.modes;
             if (loss) preprocess(&n, w.x + b, stride, w.z, w.z + latent * LANES, LANES);
             FOR_BASIS(n.basis, multiply_all(&n, own_z, z_stride, &trace, basis, in_registers, 1));
-            const Vec deviation = norm_modes(s, modes);
             if (loss) {
                 const size_t left = s->batch - b;
                 if (left < LANES) clear(own_grad, LANES); /* of what the batch is filled up with */
@@ -282,7 +267,6 @@ static int backward_through(const SpanShape *s, const SpanInputs *in, const floa
                 loss(context, c, b, left < LANES ? left : LANES, w.out, own_grad);
             }
             through_head(&n, &w, own_grad, stride, learns);
-            through_norm(s, modes, deviation, w.grad_modes);
             FOR_BASIS(n.basis, through_splines(&n, &w, &trace, grads, own_z, slope, z_stride, w.grad_a + b, stride, basis,
                                                in_registers, learns));
             blocks += learns;

@@ -215,28 +215,6 @@ INLINE void multiply_all(const Network *n, const float *z, size_t stride, const 
     }
 }
 
-INLINE Vec root(Vec x) {
-    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
-    return x;
-}
-
-/* The modes of a block as the head reads them, in their place: what may be done to products of splines is done here, and undone in
- * through_norm for their gradient, which needs what they were divided by. */
-static Vec norm_modes(const SpanShape *s, float *modes) {
-    if (!s->mode_norm) return fill(1.0f);
-    const int count = (int)span_all_modes(s);
-    Vec sum = fill(0.0f), squares = sum;
-    for (int m = 0; m < count; m++) sum += load(modes + m * LANES);
-    const Vec mean = sum / (float)count;
-    for (int m = 0; m < count; m++) {
-        Vec from_mean = load(modes + m * LANES) - mean;
-        squares += from_mean * from_mean;
-    }
-    const Vec deviation = root(squares / (float)count + SPAN_NORM_EPSILON);
-    for (int m = 0; m < count; m++) store(modes + m * LANES, (load(modes + m * LANES) - mean) / deviation);
-    return deviation;
-}
-
 /* out: (O, stride), or the modes themselves without a head. */
 static void read_head(const Network *n, const float *modes, float *out, size_t stride) {
     if (!n->outputs)
@@ -291,7 +269,6 @@ static int forward(const SpanShape *s, const SpanInputs *in, float *out, float *
             const size_t z_stride = z ? stride : LANES;
             preprocess(&n, x + b, stride, at, z ? at + latent * stride : NULL, z_stride);
             FOR_BASIS(n.basis, multiply_all(&n, at, z_stride, &trace, basis, in_registers, 0));
-            norm_modes(s, modes);
             read_head(&n, modes, result + b, stride);
         }
         from_lanes(result, s->batch, (int)width, 0, out + (size_t)c * s->batch * width);
