@@ -51,6 +51,8 @@ def check_tensors(tensors: Iterable[th.Tensor]) -> None:
             raise Unsupported(f"a tensor is of {tensor.dtype}, and native code has float32")
         if not tensor.is_contiguous():
             raise Unsupported("a tensor is not contiguous")
+        if tensor.is_neg() or tensor._is_zerotensor():
+            raise Unsupported("a tensor is a view that does not hold its numbers")
 
 
 def check_trained(parameters: Iterable[th.Tensor | None]) -> None:

@@ -15,12 +15,13 @@ from d3rlpy.torch_utility import TorchMiniBatch
 from torch import nn
 
 from sb3_span.nn import SPAN
-from sb3_span.nn.checks import Unsupported, check_trained, check_type, span_parameters
+from sb3_span.nn.checks import Unsupported, check_native, check_tensors, check_trained, check_type, span_parameters
 from sb3_span.nn.native import NativeSPAN
 from sb3_span.nn.native.function import WIDEST, Parameters
 from sb3_span.offline.encoder import SPANEncoder, SPANEncoderWithAction
 
 BODY = 4  # a network's parameters: four of the body, then weight and bias of the head
+BATCH = ("observations", "next_observations", "actions", "rewards", "terminals", "intervals")
 
 
 class FusedNetwork:
@@ -39,34 +40,32 @@ class FusedNetwork:
         self._parameters: Parameters = ()
         self._kept: tuple[th.Tensor, th.Tensor] | None = None
 
-    def prepare(self, *inputs: th.Tensor, trained: bool = True) -> bool:
+    def read(self, trained: bool = True) -> None:
         """
-        Read the present parameters.
+        Read the present parameters; ``Unsupported`` if a part was replaced, hooked or frozen.
 
-        :param inputs: The coming inputs
         :param trained: Whether there will be a backward pass
-        :return: Whether the kernel can do it: torch has to if a part was replaced, hooked or frozen
         """
-        try:
-            self._parameters = self._read(trained)
-        except Unsupported:
-            return False
-        assert self.native is not None
-        return all(x.is_contiguous() and self.native.can_run(x, self._parameters) for x in inputs)
-
-    def _read(self, trained: bool) -> Parameters:
-        encoder: Any = getattr(self.module, "_encoder", None)
+        if not hasattr(self.module, "_encoder"):
+            raise Unsupported(f"a network is inside a {type(self.module).__name__}")
+        encoder: Any = self.module._encoder
         check_type(encoder, SPANEncoder, SPANEncoderWithAction)
         check_type(self.module, type(self.module))
         self.heads = [getattr(self.module, name) for name in self.names]
         span: SPAN = encoder.span
         own = span_parameters(span, self.heads)[1][:BODY]
         weights, biases = [head.weight for head in self.heads], [head.bias for head in self.heads]
+        check_tensors(parameter for parameter in (*own, *weights, *biases) if parameter is not None)
         if trained:
             check_trained([*own, *weights, *biases])
         if self.native is None or self.native.arch is not span.arch:
             self.native = NativeSPAN(span.arch, span.input_dim, 1, sum(head.out_features for head in self.heads))
-        return (*own, _joined(weights).unsqueeze(0), _joined(biases).unsqueeze(0))
+        self._parameters = (*own, _joined(weights).unsqueeze(0), _joined(biases).unsqueeze(0))
+
+    @property
+    def input_dim(self) -> int:
+        assert self.native is not None
+        return self.native.input_dim
 
     def __call__(self, x: th.Tensor, keep: bool = False) -> th.Tensor:
         """
@@ -113,35 +112,64 @@ class FusedUpdate:
 
     def __init__(self, impl: IQLImpl) -> None:
         self.impl = impl
+        self._why_not: str | None = None  # the last batch could not be used
         modules = impl.modules
         self.critics = [FusedNetwork(critic, "_fc") for critic in modules.q_funcs]
         self.targets = [FusedNetwork(critic, "_fc") for critic in modules.targ_q_funcs]
         self.value = FusedNetwork(modules.value_func, "_fc")
         self.policy = FusedNetwork(modules.policy, "_mu", "_logstd")
 
+    def why_not(self) -> str | None:
+        """
+        :return: Why an update is torch's: because of the networks as they are now, or of the last batch; None if it is not
+        """
+        try:
+            self._read_networks()
+        except Unsupported as reason:
+            return str(reason)
+        return self._why_not
+
     @th.no_grad()
     def run(self, batch: TorchMiniBatch) -> dict[str, float] | None:
         """
         :return: The losses by d3rlpy's names; None, without any change, if the kernel cannot do it
         """
-        x, after = batch.observations, batch.next_observations
-        others = (batch.actions, batch.rewards, batch.terminals, batch.intervals)
-        tensors = (x, after, *others)
-        if not all(
-            isinstance(tensor, th.Tensor) and tensor.dtype is th.float32 and len(tensor) == len(x) for tensor in tensors
-        ):
+        try:
+            self._read_networks()
+            x_and_action = self._read_batch(batch)
+        except Unsupported as reason:
+            self._why_not = str(reason)
             return None
-        if not (self.value.prepare(x, after) and self.policy.prepare(x)):
-            return None
-        x_and_action = th.cat([x, batch.actions], dim=1)
-        are_ready = [critic.prepare(x_and_action) for critic in self.critics]
-        are_ready += [target.prepare(x_and_action, trained=False) for target in self.targets]
-        if not all(are_ready):
-            return None
+        self._why_not = None
         losses, target = self._update_critics(batch, x_and_action)
         losses["actor_loss"] = self._update_actor(batch, target)
         self.impl.update_critic_target()
         return losses
+
+    @th.no_grad()
+    def _read_networks(self) -> None:
+        check_native()
+        for network in (self.value, self.policy, *self.critics):
+            network.read()
+        for target in self.targets:
+            target.read(trained=False)
+
+    def _read_batch(self, batch: TorchMiniBatch) -> th.Tensor:
+        """
+        :return: Observations and actions side by side
+        """
+        for name in BATCH:
+            tensor = getattr(batch, name)
+            if not isinstance(tensor, th.Tensor):
+                raise Unsupported(f"the batch's {name} are a {type(tensor).__name__}")
+            if tensor.dim() != 2 or len(tensor) != len(batch.actions):
+                raise Unsupported(f"the batch's {name} have the shape {tuple(tensor.shape)}")
+            check_tensors([tensor])
+        x_and_action = th.cat([batch.observations, batch.actions], dim=1)
+        widths = {tensor.shape[1] for tensor in (batch.observations, batch.next_observations)}
+        if widths != {self.value.input_dim} or any(x_and_action.shape[1] != critic.input_dim for critic in self.critics):
+            raise Unsupported("the batch has observations or actions of another size than the networks'")
+        return x_and_action
 
     def _update_critics(self, batch: TorchMiniBatch, x_and_action: th.Tensor) -> tuple[dict[str, float], th.Tensor]:
         """

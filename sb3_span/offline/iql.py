@@ -1,6 +1,7 @@
 """The paper's IQL: a Gaussian policy whose mean and standard deviation both depend on the state, and SPAN in all roles."""
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -116,13 +117,21 @@ class SPANIQLImpl(IQLImpl):
     """
 
     _target: tuple[TorchMiniBatch | None, th.Tensor | None] = (None, None)
+    _has_logged = False
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._fused = FusedUpdate(self)
 
+    def native_status(self) -> str:
+        why_not = self._fused.why_not()
+        return "IQL runs in C." if why_not is None else f"IQL runs in PyTorch: {why_not}."
+
     def inner_update(self, batch: TorchMiniBatch, grad_step: int) -> dict[str, float]:
         losses = self._fused.run(batch)
+        if not self._has_logged:
+            self._has_logged = True
+            logging.getLogger("sb3_span").log(logging.WARNING if losses is None else logging.INFO, self.native_status())
         return super().inner_update(batch, grad_step) if losses is None else losses
 
     def compute_value_loss(self, batch: TorchMiniBatch) -> th.Tensor:
@@ -156,6 +165,16 @@ class SPANIQL(IQL):
     """The algorithm that ``SPANIQLConfig`` creates."""
 
     _impl: Any
+
+    def native_status(self) -> str:
+        """
+        :return: Whether this agent is trained in C, and if not, why not
+        """
+        if self._impl is None:
+            raise ValueError(
+                "The algorithm has no networks yet, so they cannot be checked. Call build_with_dataset or create_impl first."
+            )
+        return self._impl.native_status()
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
         super().inner_create_impl(observation_shape, action_size)

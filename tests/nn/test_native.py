@@ -23,8 +23,7 @@ from sb3_span.nn.native.function import KERNELS, supports
 if choice.extension is None:
     pytest.skip("the native kernel was not built: no C compiler when sb3_span was installed", allow_module_level=True)
 
-# Without fused multiply-add (sse2) there is one more rounding in every step.
-TOLERANCES = {name: 1e-5 if name == "sse2" else 5e-6 for name, _ in KERNELS}
+TOLERANCE = 1e-5
 SHAPES = [
     dict(basis="kernel", nmodes=10, nelems=8),
     dict(basis="kernel", nmodes=3, nelems=2),
@@ -74,7 +73,7 @@ def assert_equals_double_precision(net, x, kernel, tolerance=None):
     for name, value in exact.items():
         assert ours[name].shape == value.shape
         if value.numel():
-            allowed = (tolerance or TOLERANCES[KERNELS[kernel][0]]) * value.abs().max().clamp(min=1e-30)
+            allowed = (tolerance or TOLERANCE) * value.abs().max().clamp(min=1e-30)
             error = (ours[name] - value).abs().max()
             assert error <= max(allowed, 4 * (single[name] - value).abs().max()), (name, error / allowed)
 

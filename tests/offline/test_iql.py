@@ -11,7 +11,7 @@ from d3rlpy.algos.qlearning.torch.iql_impl import IQLImpl
 from d3rlpy.models import VectorEncoderFactory
 from d3rlpy.torch_utility import TorchMiniBatch
 
-from sb3_span.nn import kernel_info
+from sb3_span.nn.native.choice import IS_NATIVE
 from sb3_span.offline import SPANEncoderFactory, SPANIQLConfig, make_config
 from sb3_span.offline.iql import MAX_LOGSTD, MIN_LOGSTD, count_parameters
 from tests.offline.test_encoder import make_batch
@@ -24,6 +24,7 @@ PAPER = {
     "Pen": (45, 24, (41, 66, 50), 19469, 19634),
     "Relocate": (39, 30, (35, 66, 45), 17909, 17845),
 }
+needs_native = pytest.mark.skipif(not IS_NATIVE, reason="the native kernel is not in use")
 
 
 def build(config, observation_dim, action_dim):
@@ -109,12 +110,13 @@ def test_updates_are_those_of_d3rlpy(encoder, n_critics):
                 assert th.allclose(our, their, rtol=1e-4, atol=1e-5 * float(their.abs().max()))
 
 
+@needs_native
 def test_the_kernel_does_the_update_where_it_can(monkeypatch):
     algo = build(SPANIQLConfig(), 5, 2)
-    if kernel_info()["kernel"] != "native":
-        pytest.skip("the native kernel is not in use")
+    assert algo.native_status() == "IQL runs in C."
     monkeypatch.setattr(th.Tensor, "backward", None)  # autograd is not asked
     algo.update(make_batch("IQL"))
+    assert algo.native_status() == "IQL runs in C."
 
 
 def freeze(algo, batch):
@@ -149,12 +151,22 @@ def normalize_weights(algo, batch):
     th.nn.utils.parametrizations.weight_norm(algo.impl.modules.policy._mu)
 
 
-CHANGES = [freeze, make_double, transpose_in_memory, transpose_what_comes_next, hook, hook_gradient, normalize_weights]
+REASONS = {
+    freeze: "a parameter is frozen (requires_grad is False)",
+    make_double: "a tensor is of torch.float64, and native code has float32",
+    transpose_in_memory: "a tensor is not contiguous",
+    transpose_what_comes_next: "a tensor is not contiguous",
+    hook: "Linear has a hook",
+    hook_gradient: "a parameter's gradient has a hook",
+    normalize_weights: "ParametrizedLinear is in the place of Linear",
+}
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
-def test_what_the_kernel_cannot_do_is_torchs(change):
-    """The same losses and gradients as d3rlpy's own update, whatever somebody has done to networks and batch."""
+@pytest.mark.parametrize("change", REASONS, ids=lambda change: change.__name__)
+def test_what_the_kernel_cannot_do_is_torchs(change, caplog):
+    """
+    The same losses and gradients as d3rlpy's own update, whatever somebody has done to networks and batch; and it says why.
+    """
     found = []
     for kind in ("ours", "theirs"):
         d3rlpy.seed(0)
@@ -164,10 +176,37 @@ def test_what_the_kernel_cannot_do_is_torchs(change):
         if kind == "theirs":
             algo.impl.__class__ = IQLImpl
         found.append((algo.impl.update(batch, 0), gradients(algo)))
+        if kind == "ours" and IS_NATIVE:
+            assert algo.native_status() == f"IQL runs in PyTorch: {REASONS[change]}."
+            records = [record for record in caplog.records if record.name == "sb3_span"]
+            assert [(record.message, record.levelname) for record in records] == [(algo.native_status(), "WARNING")]
     (our_losses, ours), (their_losses, theirs) = found
     assert our_losses == pytest.approx(their_losses, rel=1e-5)
     for our, their in zip(ours, theirs, strict=True):
         assert (our is None and their is None) or th.allclose(our, their, rtol=1e-4, atol=1e-6)
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (dict(critic_encoder_factory=VectorEncoderFactory([8])), "VectorEncoderWithAction is in the place of SPANEncoder"),
+        (dict(actor_encoder_factory=SPANEncoderFactory(preprocess="layernorm")), "preprocess='layernorm'"),
+        (dict(value_encoder_factory=SPANEncoderFactory(basis="bspline", degree=4)), "degree=4"),
+    ],
+)
+def test_the_reason_is_logged_once(options, reason, caplog):
+    algo = build(SPANIQLConfig(**options), 5, 2)
+    for _ in range(2):
+        algo.update(make_batch("IQL"))
+    (record,) = [record for record in caplog.records if record.name == "sb3_span"]
+    assert record.message == algo.native_status() and record.levelname == "WARNING"
+    assert record.message.startswith("IQL runs in PyTorch: ") and reason in record.message
+
+
+def test_without_networks_there_is_nothing_to_say():
+    with pytest.raises(ValueError, match=r"no networks yet.*Call build_with_dataset or create_impl"):
+        SPANIQLConfig().create().native_status()
 
 
 def test_a_head_that_was_replaced_is_trained():
@@ -179,6 +218,7 @@ def test_a_head_that_was_replaced_is_trained():
     assert policy._mu.weight.grad is not None
 
 
+@needs_native  # torch lets some of it pass
 @pytest.mark.parametrize("what", ["observations", "rewards", "parameter"])
 def test_what_is_not_finite(what):
     """It is an error, and the policy is as it was."""
@@ -190,8 +230,6 @@ def test_what_is_not_finite(what):
     else:
         getattr(batch, what)[3] = np.nan
     before = [param.clone() for param in policy.parameters()]
-    if kernel_info()["kernel"] != "native":
-        pytest.skip("torch lets some of it pass")
     with pytest.raises(
         ValueError, match=r"The loss of the .* is nan: observations, actions, rewards or the networks' parameters"
     ):
@@ -207,6 +245,7 @@ def test_distributed(tmp_path):
         algo = SPANIQLConfig().create(device="cpu:0", enable_ddp=True)
         algo.create_impl((5,), 2)
         assert np.isfinite(list(algo.update(make_batch("IQL")).values())).all()
+        assert not IS_NATIVE or "a network is inside a DistributedDataParallel" in algo.native_status()
     finally:
         th.distributed.destroy_process_group()
 

@@ -27,7 +27,9 @@ def test_an_agent_that_was_saved_without_them(algo, option, tmp_path):
 @pytest.mark.parametrize("by_role", [False, True])
 def test_one_that_was_used_is_refused(option, by_role):
     arch = {"nmodes": 3, option: True}
-    with pytest.raises(ValueError, match=rf"{option}=True \(modes through .*\), which this version no longer has.*Leave {option}"):
+    with pytest.raises(
+        ValueError, match=rf"{option}=True \(modes through .*\), which this version no longer has.*Leave {option}"
+    ):
         make_model(SAC, "Pendulum-v1", learn=False, span_arch=dict(qf=arch) if by_role else arch)
 
 
