@@ -74,7 +74,8 @@ INLINE void squash_one(Vec a, float *z, float *slope) {
     if (slope) store(slope, span_at_most(fill(FLT_MAX), e) * value * value); /* which is z (1 - z), and not lost to rounding near 1 */
 }
 
-/* `count` dimensions from k on. A vector of x is read once for all of them, and their sums do not wait for each other. */
+/* `count` dimensions from k on. A vector of x is read once for all of them, and their sums do not wait for each other: a sum alone
+ * would wait for each of its additions. */
 INLINE void preprocess_some(const Network *n, int k, const float *x, size_t stride, float *z, float *slope, size_t z_stride,
                             const int count) {
     const size_t inputs = n->inputs;
@@ -92,8 +93,15 @@ INLINE void preprocess_some(const Network *n, int k, const float *x, size_t stri
 static void preprocess(const Network *n, const float *x, size_t stride, float *z, float *slope, size_t z_stride) {
     int k = 0;
     for (; k + 8 <= n->latent; k += 8) preprocess_some(n, k, x, stride, z, slope, z_stride, 8);
-    for (; k + 4 <= n->latent; k += 4) preprocess_some(n, k, x, stride, z, slope, z_stride, 4);
-    for (; k < n->latent; k++) preprocess_some(n, k, x, stride, z, slope, z_stride, 1);
+    switch (n->latent - k) {
+        case 7: preprocess_some(n, k, x, stride, z, slope, z_stride, 7); break;
+        case 6: preprocess_some(n, k, x, stride, z, slope, z_stride, 6); break;
+        case 5: preprocess_some(n, k, x, stride, z, slope, z_stride, 5); break;
+        case 4: preprocess_some(n, k, x, stride, z, slope, z_stride, 4); break;
+        case 3: preprocess_some(n, k, x, stride, z, slope, z_stride, 3); break;
+        case 2: preprocess_some(n, k, x, stride, z, slope, z_stride, 2); break;
+        case 1: preprocess_some(n, k, x, stride, z, slope, z_stride, 1); break;
+    }
 }
 
 /* ---------------------------------------------------------------- the basis functions of one dimension */
