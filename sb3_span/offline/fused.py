@@ -112,7 +112,7 @@ class FusedUpdate:
 
     def __init__(self, impl: IQLImpl) -> None:
         self.impl = impl
-        self._why_not: str | None = None  # the last batch could not be used
+        self._refused: str | None = None  # why the last batch could not be used
         modules = impl.modules
         self.critics = [FusedNetwork(critic, "_fc") for critic in modules.q_funcs]
         self.targets = [FusedNetwork(critic, "_fc") for critic in modules.targ_q_funcs]
@@ -127,20 +127,23 @@ class FusedUpdate:
             self._read_networks()
         except Unsupported as reason:
             return str(reason)
-        return self._why_not
+        return self._refused
 
     @th.no_grad()
     def run(self, batch: TorchMiniBatch) -> dict[str, float] | None:
         """
         :return: The losses by d3rlpy's names; None, without any change, if the kernel cannot do it
         """
+        self._refused = None
         try:
             self._read_networks()
+        except Unsupported:
+            return None
+        try:
             x_and_action = self._read_batch(batch)
         except Unsupported as reason:
-            self._why_not = str(reason)
+            self._refused = str(reason)
             return None
-        self._why_not = None
         losses, target = self._update_critics(batch, x_and_action)
         losses["actor_loss"] = self._update_actor(batch, target)
         self.impl.update_critic_target()

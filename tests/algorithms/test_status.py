@@ -2,9 +2,11 @@
 
 import logging
 
+import numpy as np
 import pytest
 import torch as th
 from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.noise import NormalActionNoise
 from torch import nn
 
 import sb3_span
@@ -68,6 +70,13 @@ def test_what_was_changed_is_named(change, reason):
     assert agent.native_status() == "SAC runs in C."
     change(agent)
     assert reason in agent.native_status()
+
+
+def test_noise_on_the_actions_is_named():
+    agent = make_agent(sb3_span.SAC, action_noise=NormalActionNoise(np.zeros(2), np.ones(2)))
+    assert agent.native_status() == (
+        "SAC runs in C, but its actions are drawn by PyTorch: action_noise (NormalActionNoise) is added to them."
+    )
 
 
 def test_a_rollout_that_cannot_be_is_named():

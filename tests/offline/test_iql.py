@@ -204,6 +204,16 @@ def test_the_reason_is_logged_once(options, reason, caplog):
     assert record.message.startswith("IQL runs in PyTorch: ") and reason in record.message
 
 
+@needs_native
+def test_the_reason_goes_with_its_cause():
+    algo = build(SPANIQLConfig(), 5, 2)
+    hook = algo.impl.modules.policy._mu.register_forward_hook(lambda *_: None)
+    algo.update(make_batch("IQL"))
+    assert algo.native_status() == "IQL runs in PyTorch: Linear has a hook."
+    hook.remove()
+    assert algo.native_status() == "IQL runs in C."
+
+
 def test_without_networks_there_is_nothing_to_say():
     with pytest.raises(ValueError, match=r"no networks yet.*Call build_with_dataset or create_impl"):
         SPANIQLConfig().create().native_status()
