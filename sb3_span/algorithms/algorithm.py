@@ -60,7 +60,7 @@ class WithNativeCode(BaseAlgorithm):
             return f"{name} runs in PyTorch: {self._why_not}."
         why_not = self._why_not_act()
         if why_not is None and getattr(self, "action_noise", None) is not None:
-            why_not = f"action_noise ({type(self.action_noise).__name__}) is added to them"  # type: ignore[attr-defined]
+            why_not = f"action_noise ({type(self.action_noise).__name__}) is added to them"
         if why_not is not None:
             return f"{name} runs in C, but its actions are drawn by PyTorch: {why_not}."
         return f"{name} runs in C."
