@@ -57,10 +57,10 @@ def _plot(args: argparse.Namespace) -> None:
 
 def _add_diagnose(commands: argparse._SubParsersAction) -> None:
     diagnose = add_command(commands, "diagnose", "measure why an agent does not learn", UNPICKLES)
-    add_model(diagnose, nargs="?")
+    add_model(diagnose, nargs="?", other="; not an agent of the package, which can only act")
     add_environment(diagnose)
     diagnose.add_argument("--episodes", type=int, default=5, help="episodes to play")
-    diagnose.add_argument("--output", type=Path, help="also draw a picture: PNG, PDF or SVG")
+    diagnose.add_argument("--output", type=Path, help="also draw a picture: PNG, PDF or SVG; of --runs by default runs.png")
     diagnose.add_argument(
         "--runs",
         nargs="+",

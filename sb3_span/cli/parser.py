@@ -7,6 +7,7 @@ from typing import Any
 from sb3_span.shipped import HYPERPARAMS
 
 UNPICKLES = "Loading a zip of Stable-Baselines3 unpickles it, which can run any code: name only files that you trust."
+OR_SHIPPED = ", or an agent that comes with the package, such as cartpole"
 
 
 class _WithDefaults(argparse.HelpFormatter):
@@ -29,7 +30,7 @@ def add_command(commands: argparse._SubParsersAction, name: str, summary: str, d
     :param commands: Where the command belongs
     :param name: Its name
     :param summary: What it does, for the list of commands and for its own help
-    :param details: What its own help says besides
+    :param details: What its own help adds
     """
     description = f"{summary[0].upper()}{summary[1:]}. {details}".rstrip()
     return commands.add_parser(name, help=summary, description=description)
@@ -41,10 +42,9 @@ def add_group(commands: argparse._SubParsersAction, name: str, summary: str) -> 
     return group.add_subparsers(dest=f"{name}_command", required=True, metavar="COMMAND")
 
 
-def add_model(command: argparse.ArgumentParser, nargs: str | None = None, other: str = "") -> None:
-    """The options that name a model and the statistics of its observations."""
-    names = "the folder of its run (study, RL Zoo), or an agent that comes with the package, such as cartpole"
-    command.add_argument("model", nargs=nargs, help=f"a file that model.save wrote, {names}{other}")
+def add_model(command: argparse.ArgumentParser, nargs: str | None = None, other: str = OR_SHIPPED) -> None:
+    """The options that name a model and the statistics of its observations; ``other`` ends the list of what it may be."""
+    command.add_argument("model", nargs=nargs, help=f"a file that model.save wrote, or the folder of its run{other}")
     command.add_argument(
         "--vecnormalize",
         type=Path,

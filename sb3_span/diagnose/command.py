@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -14,7 +13,6 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 
-from sb3_span.atomic_files import written_whole
 from sb3_span.diagnose.diagnosis import Diagnosis, diagnose
 from sb3_span.diagnose.environments import make_own_env
 from sb3_span.diagnose.figure import draw
@@ -23,6 +21,7 @@ from sb3_span.diagnose.returns import random_scores
 from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.inspection.environments import make_envs
+from sb3_span.inspection.figure import save_figure
 from sb3_span.policies.optimizers import optimizers_of
 from sb3_span.saved import env_name, env_needed, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.normalization import describe
@@ -89,6 +88,7 @@ def diagnose_agent(
         print("The file has no optimizer states: the update is a first one, whose steps are larger than those in training.")
     if output is not None:
         save_figure(draw(title, diagnosis, found[0]), output)
+        print(f"Written to {output}")
     print(f"Measured on {env_name(env)}, {describe(path, normalization)}")
 
 
@@ -160,16 +160,3 @@ def _show(value: float) -> str:
     if not np.isfinite(value) or value == 0:
         return f"{value:.0f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def save_figure(figure: Figure, output: Path) -> None:
-    """
-    :param figure: The picture
-    :param output: Its file, whose ending is the format
-    """
-    try:
-        with written_whole(output) as temporary:
-            figure.savefig(temporary, dpi=150)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"The picture cannot be written to {output}: {error}") from error
-    print(f"Written to {output}")

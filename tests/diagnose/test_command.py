@@ -147,6 +147,14 @@ def test_bad_arguments_are_refused(arguments, words):
         main(["diagnose", *arguments])
 
 
+def test_a_picture_is_replaced_only_if_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.png").write_text("mine")
+    with pytest.raises(SystemExit, match=r"There is a runs.png already. .* --output runs.png"):
+        main(["diagnose", "--runs", "a=progress.csv"])
+    assert (tmp_path / "runs.png").read_text() == "mine"
+
+
 def test_a_log_without_diagnoses_is_refused(tmp_path):
     (tmp_path / "progress.csv").write_text("time/total_timesteps\n100\n")
     with pytest.raises(ValueError, match="has no column 'diagnose/value': train with DiagnosticsCallback"):
