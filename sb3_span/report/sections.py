@@ -32,11 +32,11 @@ class Section:
     pictures: list[Picture] = field(default_factory=list)
 
 
-def build_sections(study: Study, figures_folder: Path) -> list[Section]:
+def build_sections(study: Study, figures_folder: Path | None) -> list[Section]:
     """
     Compute every table and draw every figure.
 
-    :param figures_folder: Where the figures are written
+    :param figures_folder: Where the figures are written; None for tables alone
     """
     figures = Figures(study, figures_folder)
     met = measures.by_threshold(study, measures.arrivals(study))
