@@ -105,7 +105,7 @@ def test_runs_outside_the_plan_do_not_count_for_it(folder):
     study = load_study(folder)
     assert len(study.runs) == 24 and len(study.unplanned) == 8
     assert "not finished. Finished: 16 of 24 runs; unfinished: 0; no evaluation yet: 8." in progress(study)
-    assert "Is not in the plan, and reported too: CartPole-v1__span__seed5" in status_section(study).points
+    assert "Not in the plan, but reported too: CartPole-v1__span__seed5" in status_section(study).points
 
 
 def test_a_damaged_run_outside_the_plan_is_not_missed_in_it(folder):

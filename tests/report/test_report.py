@@ -221,7 +221,7 @@ def test_damaged_records_and_several_machines_are_pointed_out(tmp_path, capsys):
     page = report(tmp_path)["report.html"].decode()
     assert "runs/CartPole-v1__span__seed2/evaluations.csv, line 1: half written or damaged" in page
     assert "CartPole-v1__span__seed2 could not be read" in capsys.readouterr().out
-    assert "There are 2 different machines behind these times: do not compare them." in page
+    assert "These times are from 2 different machines: do not compare them." in page
     assert "processor another one, cores 2, instructions avx2, kernel native (1 run)" in page
 
 
