@@ -94,7 +94,8 @@ def name_of(method: str) -> str:
 def random_scores(folder: Path, envs: list[str]) -> dict[str, float]:
     """Mean returns of a policy that acts at random, by environment: from the study's folder, or measured and kept there."""
     file = folder / "random_scores.csv"
-    known = {row["env"]: float(row["mean_return"]) for row in csv.DictReader(file.open())} if file.exists() else {}
+    lines = file.read_text().splitlines() if file.exists() else []
+    known = {row["env"]: float(row["mean_return"]) for row in csv.DictReader(lines)}
     found = {env: known[env] if env in known else float(random_returns(env, EPISODES, seed=0).mean()) for env in envs}
     if found != known:
         with file.open("w", newline="") as stream:
