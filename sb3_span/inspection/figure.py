@@ -78,7 +78,7 @@ def _draw_weights(ax: Axes, network: Network, names: list[str]) -> None:
     image = ax.imshow(weight.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
     step = math.ceil(len(names) / MOST_NAMES)
     ax.set_yticks(range(0, len(names), step), names[::step])
-    step = math.ceil(len(weight) / (MOST_NAMES if len(weight) <= MOST_NAMES else MOST_NAMES // 2))  # side by side
+    step = math.ceil(len(weight) / (MOST_NAMES // 2))  # side by side they need more room
     ax.set_xticks(range(0, len(weight), step), [f"$z_{{{dim + 1}}}$" for dim in range(0, len(weight), step)])
     if weight.size <= 64:
         for (row, column), value in np.ndenumerate(weight.T):
