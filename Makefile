@@ -10,7 +10,7 @@ PYTHON_HVAC ?= $(shell for python in python3.12 python3.13 $(HOME)/.pyenv/versio
 	"$$python" -c 'import sys; assert sys.version_info >= (3, 12)' 2>/dev/null && echo "$$python" && break; done)
 CODE := setup.py sb3_span tests examples docs
 
-.PHONY: install install-hvac quickstart test test-hvac bench memory-checks type lint format check-codestyle commit-checks doc claims figures clean
+.PHONY: install install-hvac quickstart test test-hvac bench memory-checks type lint format check-codestyle commit-checks doc claims reports figures clean
 
 install: $(INSTALLED)
 
@@ -80,6 +80,10 @@ doc: $(INSTALLED)
 # The paper, claim by claim: docs/claims.md, from results/.
 claims: $(INSTALLED)
 	$(BIN)/python docs/claims.py
+
+# The reports in results/, from the records there.
+reports: $(INSTALLED)
+	$(BIN)/python docs/reports.py
 
 # The pictures of the documentation that are drawn from the code.
 figures: $(INSTALLED)

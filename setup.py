@@ -1,4 +1,4 @@
-"""The native kernels, and what a wheel takes from beside the package. Everything else is in setup.cfg."""
+"""The native kernels, and the files next to the package that a wheel contains. Everything else is in setup.cfg."""
 
 import shutil
 from pathlib import Path
@@ -31,14 +31,14 @@ UPDATES_HEADERS = [
 WIDTHS = ("avx512", "avx2", "baseline")
 
 
-# In a clone they are beside the package; a wheel has copies of them inside it (sb3_span/shipped.py).
+# In a clone they are next to the package; a wheel has copies of them inside it (sb3_span/shipped.py).
 SHIPPED = {"hyperparams": "*.yml", "zoo_configs": "**/*.yml", "examples/agents": "**/*"}
 # One wheel for this version of Python and all later ones.
 OLDEST = (3, 11)
 
 
 class BuildWithShippedFiles(build_py):
-    """Copies what a wheel takes from beside the package."""
+    """Copies the files next to the package that a wheel contains."""
 
     def run(self) -> None:
         super().run()

@@ -1,5 +1,5 @@
 """
-What short products do for SAC's critics on Walker2d-v5: the picture of docs/diagnose.md, and the numbers beside it.
+What short products do for SAC's critics on Walker2d-v5: the picture of docs/diagnose.md, and the numbers next to it.
 
     python docs/critics.py results/diagnose
 
@@ -21,8 +21,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 import sb3_span
 from sb3_span.diagnose import DiagnosticsCallback
-from sb3_span.diagnose.command import save_figure
 from sb3_span.diagnose.runs import ENT_COEF, RETURN, STEP, VALUE, draw_runs
+from sb3_span.inspection.figure import save_figure
 from sb3_span.policies.sac import ClippedMlpPolicy
 
 ENV, STEPS, EVERY, SEEDS = "Walker2d-v5", 40_000, 5_000, range(3)

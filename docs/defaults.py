@@ -1,11 +1,13 @@
 """
-The tables of docs/evidence/defaults.md, written beside the records that they are made from:
+The tables of docs/evidence/defaults.md, written next to the records that they are made from:
 
-    python docs/defaults.py results/untuned results/untuned_sac results/default_ppo results/default_sac
+    python docs/defaults.py results/untuned results/default_ppo results/default_sac
 
-Scores are normalised for each environment: 0 is a policy that acts at random (100 episodes), 1 the best run of any method.
+Scores are normalised for each environment: 0 is a policy that acts at random (100 episodes, measured once and kept in
+random_scores.csv), 1 the best run of any method.
 """
 
+import csv
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,7 +68,7 @@ def final_returns(study: Study, methods: list[str]) -> list[str]:
     return table(["final return", "steps", *names[:2], "p", *names[2:], "parameters, the first two"], lines)
 
 
-def changes(study: Study, methods: list[str], measure: str = "final return") -> list[str]:
+def changes(study: Study, methods: list[str], measure: str) -> list[str]:
     """One row for each method, a column for each environment: what one change to the default does."""
     lines = []
     for name in methods:
@@ -81,10 +83,6 @@ def changes(study: Study, methods: list[str], measure: str = "final return") -> 
     return table([measure, *(f"{env}, {study.budgets(env, *methods)[0]:,} steps" for env in study.envs)], lines)
 
 
-def changes_on_the_way(study: Study, methods: list[str]) -> list[str]:
-    return changes(study, methods, "mean of all evaluations")
-
-
 def table(header: list[str], lines: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in [header, ["---"] * len(header), *lines]]
 
@@ -93,14 +91,27 @@ def name_of(method: str) -> str:
     return NAMES.get(method, method.replace("-", " "))
 
 
-def interquartile_means(study: Study, methods: list[str]) -> list[str]:
+def random_scores(folder: Path, envs: list[str]) -> dict[str, float]:
+    """Mean returns of a policy that acts at random, by environment: from the study's folder, or measured and kept there."""
+    file = folder / "random_scores.csv"
+    lines = file.read_text().splitlines() if file.exists() else []
+    known = {row["env"]: float(row["mean_return"]) for row in csv.DictReader(lines)}
+    found = {env: known[env] if env in known else float(random_returns(env, EPISODES, seed=0).mean()) for env in envs}
+    if found != known:
+        with file.open("w", newline="") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerows([("env", "mean_return"), *found.items()])
+    return found
+
+
+def interquartile_means(study: Study, methods: list[str], zeros: dict[str, float]) -> list[str]:
     """Over all environments: of final returns, and of the means of all evaluations. As many seeds of each environment."""
     n_seeds = min(len(study.finished(env, name)) for env in study.envs for name in methods)
     lines: list[list[str]] = [[name_of(name)] for name in methods]
     for of_run in MEASURES.values():
         scores: dict[str, list[np.ndarray]] = {name: [] for name in methods}
         for env in study.envs:
-            low = random_returns(env, EPISODES, seed=0).mean()
+            low = zeros[env]
             of_methods = {name: np.array([of_run(run) for run in study.finished(env, name)[:n_seeds]]) for name in methods}
             best = max(own.max() for own in of_methods.values())
             for name, own in of_methods.items():
@@ -113,18 +124,31 @@ def interquartile_means(study: Study, methods: list[str]) -> list[str]:
     )
 
 
+def tables(folder: Path) -> str:
+    """
+    :param folder: A study
+    :return: Its tables in Markdown
+    """
+    study = load_study(folder)
+    # What is still to run is left out, and named.
+    incomplete = [env for env in study.envs if any(not study.finished(env, name) for name in study.methods)]
+    study = replace(study, envs=[env for env in study.envs if env not in incomplete])
+    methods = sorted(study.methods, key=list(NAMES).index) if "span" in study.methods else study.methods
+    if "span" in study.methods:
+        zeros = random_scores(folder, study.envs)
+        shown = [final_returns(study, methods), interquartile_means(study, methods, zeros)]
+    else:
+        shown = [changes(study, methods, measure) for measure in MEASURES]
+    parts = ["<!-- Written by docs/defaults.py. -->", *("\n".join(lines) for lines in shown)]
+    if incomplete:
+        parts.append(f"Not run with all methods yet: {', '.join(incomplete)}.")
+    return "\n\n".join(parts) + "\n"
+
+
 def main(folders: list[Path]) -> None:
     for folder in folders:
-        study = load_study(folder)
-        # What is still to run is left out, and named.
-        incomplete = [env for env in study.envs if any(not study.finished(env, name) for name in study.methods)]
-        study = replace(study, envs=[env for env in study.envs if env not in incomplete])
-        methods = sorted(study.methods, key=list(NAMES).index) if "span" in study.methods else study.methods
-        makers = [final_returns, interquartile_means] if "span" in study.methods else [changes, changes_on_the_way]
-        text = "\n\n".join(["<!-- Written by docs/defaults.py. -->", *("\n".join(make(study, methods)) for make in makers)])
-        if incomplete:
-            text += f"\n\nNot run with all methods yet: {', '.join(incomplete)}."
-        (folder / "tables.md").write_text(text + "\n")
+        text = tables(folder)
+        (folder / "tables.md").write_text(text)
         print(text)
 
 

@@ -1,10 +1,20 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all, and never over others unasked."""
 
 import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+
+def default_output(path: Path) -> Path:
+    """
+    :param path: Where a command writes if the user names no other place
+    :return: The path, if nothing is there: only what the user names is replaced
+    """
+    if path.exists():
+        raise ValueError(f"There is a {path} already. Name another output, or this one to replace it: --output {path}")
+    return path
 
 
 def write_text(path: Path, text: str) -> None:

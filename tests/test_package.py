@@ -112,7 +112,7 @@ def test_offline_learning_has_one_room():
             assert not re.search(r"^\s*(from|import) (d3rlpy|minari|gymnasium_robotics)\b", text, re.MULTILINE), name
             assert not re.search(r"^(from|import) sb3_span\.offline\b", text, re.MULTILINE), name
             doors |= {name} if re.search(r"^\s+from sb3_span\.offline\b", text, re.MULTILINE) else set()
-    assert doors == {"cli.py", "study/run.py", "speed/command.py"}
+    assert doors == {"cli/offline.py", "study/run.py", "speed/command.py"}
 
 
 def test_nn_imports_torch_only():

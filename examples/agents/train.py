@@ -2,7 +2,7 @@
 Retrain the agents in this folder, and print the rows of its README's table.
 
     python examples/agents/train.py                                    # all of them
-    python examples/agents/train.py CartPole-v1 --output other/folder  # one, somewhere else
+    python examples/agents/train.py CartPole-v1 --output other/folder  # one, to another folder
 
 They are SPAN's runs of zoo_configs/tuned.yml, as they are at the end of training. What is printed about an agent is measured
 afterwards, in other episodes.

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from gymnasium.envs.registration import EnvSpec
 
+from sb3_span.atomic_files import default_output
 from sb3_span.deploy.export import export_c, export_onnx
 from sb3_span.deploy.observations import RecordingError
 from sb3_span.deploy.verify import Verification
@@ -40,9 +41,7 @@ def export_model(
         raise ValueError("--name is for --format c; you can rename other files.")
     file = find_agent(model)
     if output is None:
-        output = Path(f"{label_of(model, file)}-{form}")
-        if output.exists():
-            raise ValueError(f"There is a {output} already. Name another folder, or this one to replace it: --output {output}")
+        output = default_output(Path(f"{label_of(model, file)}-{form}"))
     trained = load_trained(file, vecnormalize)
     known = env or env_of(file)
     if form == "safetensors":

@@ -1,11 +1,11 @@
 """The diagnosis of a saved agent: a table, what is out of line, a picture."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -13,14 +13,15 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 
-from sb3_span.atomic_files import written_whole
 from sb3_span.diagnose.diagnosis import Diagnosis, diagnose
 from sb3_span.diagnose.environments import make_own_env
 from sb3_span.diagnose.figure import draw
 from sb3_span.diagnose.parts import find_networks
+from sb3_span.diagnose.returns import random_scores
 from sb3_span.diagnose.twin import copy_agent, own_randomness
 from sb3_span.diagnose.verdicts import verdicts
 from sb3_span.inspection.environments import make_envs
+from sb3_span.inspection.figure import save_figure
 from sb3_span.policies.optimizers import optimizers_of
 from sb3_span.saved import env_name, env_needed, find_agent, find_vecnormalize, load_agent, load_statistics
 from sb3_span.saved.normalization import describe
@@ -35,6 +36,7 @@ MEANINGS = {
     "value_minus_return": "the critic's bias",
     "unseen_tail": "largest weight of the rewards behind a time limit",
     "episode_score": "undiscounted return of these episodes",
+    "random_score": "that of a policy that acts at random",
     "ent_coef": "entropy coefficient",
     "policy_std": "standard deviation of the actions, mean",
     "policy_entropy": "entropy of the actions, mean",
@@ -74,14 +76,19 @@ def diagnose_agent(
     own = make_own_env(model, env, n_episodes, SEED)
     try:
         diagnosis = diagnose(collect(model, env, normalization), own, n_episodes, SEED)
+        random = random_scores(own, SEED)
     finally:
         own.close()
     title = f"{type(model).__name__} on {env_name(env)}"
-    _print(title, diagnosis)
+    chance = {"random_score": float(random.mean()), "random_spread": float(random.std())}
+    diagnosis = replace(diagnosis, extras={**chance, **diagnosis.extras})
+    found = verdicts(diagnosis.numbers, normalization is not None) or ["Nothing is out of line."]
+    _print(title, diagnosis, found)
     if not all(optimizer.state for optimizer in optimizers_of(model.policy)):
         print("The file has no optimizer states: the update is a first one, whose steps are larger than those in training.")
     if output is not None:
-        save_figure(draw(title, diagnosis), output)
+        save_figure(draw(title, diagnosis, found[0]), output)
+        print(f"Written to {output}")
     print(f"Measured on {env_name(env)}, {describe(path, normalization)}")
 
 
@@ -118,7 +125,7 @@ def collect(model: BaseAlgorithm, env: EnvSpec | str, vecnormalize: Path | None 
     return agent
 
 
-def _print(title: str, diagnosis: Diagnosis) -> None:
+def _print(title: str, diagnosis: Diagnosis, found: list[str]) -> None:
     numbers = diagnosis.numbers
     table = Table(title=f"{title}: diagnosis")
     table.add_column("measure")
@@ -145,7 +152,7 @@ def _print(title: str, diagnosis: Diagnosis) -> None:
     console = Console()
     console.print(table)
     console.print(parts_table)
-    for sentence in verdicts(numbers) or ["Nothing is out of line."]:
+    for sentence in found:
         console.print(f"- {sentence}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -153,16 +160,3 @@ def _show(value: float) -> str:
     if not np.isfinite(value) or value == 0:
         return f"{value:.0f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def save_figure(figure: Figure, output: Path) -> None:
-    """
-    :param figure: The picture
-    :param output: Its file, whose ending is the format
-    """
-    try:
-        with written_whole(output) as temporary:
-            figure.savefig(temporary, dpi=150)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"The picture cannot be written to {output}: {error}") from error
-    print(f"Written to {output}")

@@ -7,21 +7,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sb3_span.diagnose.diagnosis import Diagnosis
-from sb3_span.diagnose.verdicts import in_words, verdicts
+from sb3_span.diagnose.verdicts import in_words
 from sb3_span.inspection.figure import COLORS
 
 ROLE_COLORS = {"critic": COLORS[0], "actor": COLORS[1]}
 
 
-def draw(title: str, diagnosis: Diagnosis) -> Figure:
+def draw(title: str, diagnosis: Diagnosis, verdict: str) -> Figure:
     """
     :param title: The picture's title
     :param diagnosis: What to draw
+    :param verdict: The most important of what is unusual, as a subtitle
     """
     figure = Figure(figsize=(13, 7.6), layout="constrained")
-    found = verdicts(diagnosis.numbers)
     figure.suptitle(f"{title}\n", fontsize=15, fontweight="bold")
-    figure.text(0.5, 0.945, found[0] if found else "Nothing is out of line.", ha="center", va="top", fontsize=12, color="0.3")
+    figure.text(0.5, 0.945, verdict, ha="center", va="top", fontsize=12, color="0.3")
     axes = figure.subplots(2, 2)
     _draw_returns(axes[0, 0], diagnosis)
     _draw_latents(axes[0, 1], diagnosis)

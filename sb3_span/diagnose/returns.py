@@ -149,6 +149,25 @@ def _play(model: Any, env: VecEnv, normalizer: VecNormalize | None, cuts: bool) 
     return episodes
 
 
+def random_scores(env: VecEnv, seed: int) -> np.ndarray:
+    """
+    What an agent has to exceed to have learned anything.
+
+    :param env: As for :func:`compare`
+    :param seed: Seed of the actions and of the environments
+    :return: The undiscounted return of a policy that acts at random, of one episode in each environment
+    """
+    env.seed(seed)
+    env.action_space.seed(seed)
+    env.reset()
+    scores, is_running = np.zeros(env.num_envs), np.ones(env.num_envs, dtype=bool)
+    while is_running.any():
+        _, rewards, dones, _ = env.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
+        scores += np.where(is_running, rewards, 0.0)
+        is_running &= ~dones
+    return scores
+
+
 def _choose(policy: Any, observations: Any) -> tuple[th.Tensor, th.Tensor | None]:
     """
     :return: Actions as the replay buffer has them, and the logarithms of their probabilities where they count in the return

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from sb3_span.diagnose.command import save_figure
-from sb3_span.inspection.figure import COLORS
+from sb3_span.atomic_files import default_output
+from sb3_span.inspection.figure import COLORS, save_figure
 
 STEP, VALUE, RETURN, ENT_COEF = "time/total_timesteps", "diagnose/value", "diagnose/return", "diagnose/ent_coef"
 LINEAR = 100.0  # the axis of values is linear below this magnitude, logarithmic beyond it
@@ -87,7 +87,7 @@ def _finish_values(ax: Axes, labels: list[str], read: list[tuple[str, dict[str, 
 def compare_runs(runs: Sequence[str], output: Path | None, title: str | None = None) -> None:
     """
     :param runs: Each ``label=file``, the file a ``progress.csv`` or its folder
-    :param output: The picture, PNG or PDF or SVG
+    :param output: The picture, PNG or PDF or SVG; None for a new runs.png
     :param title: The picture's title; None for the default
     """
     pairs = []
@@ -96,5 +96,6 @@ def compare_runs(runs: Sequence[str], output: Path | None, title: str | None = N
         if not (label and sign and path):
             raise ValueError(f"--runs has {run!r}; write label=file, for instance 'plain modes=logs/plain/progress.csv'.")
         pairs.append((label, Path(path)))
-    figure = draw_runs(pairs, title or "What the critics expect, and the returns")
-    save_figure(figure, output or Path("runs.png"))
+    output = output or default_output(Path("runs.png"))
+    save_figure(draw_runs(pairs, title or "What the critics expect, and the returns"), output)
+    print(f"Written to {output}")

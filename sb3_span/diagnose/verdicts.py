@@ -15,12 +15,17 @@ START = 1.0  # what SB3 learns the entropy coefficient from
 QUIET = 0.01  # standard deviation of actions
 
 
-def verdicts(numbers: Mapping[str, float]) -> list[str]:
+def verdicts(numbers: Mapping[str, float], is_normalized: bool) -> list[str]:
     """
-    :param numbers: A diagnosis's numbers
+    :param numbers: A diagnosis's numbers, and the mean and spread of returns of random actions
+    :param is_normalized: Whether the agent sees normalised observations
     :return: A sentence for each that is out of line
     """
-    found = [*_bias(numbers), *_acting(numbers)]
+    score, chance = numbers["episode_score"], numbers["random_score"]
+    learns = score > chance + 2 * numbers["random_spread"]
+    no_better = f"It does no better than chance: a return of {in_words(score)}, random actions {in_words(chance)}."
+    found = [] if learns else [no_better]
+    found += [*_bias(numbers), *_acting(numbers)]
     if broken := [name for name, value in numbers.items() if not math.isfinite(value)]:
         found.append(f"Not finite: {', '.join(broken)}. The networks have diverged, or an update changes nothing.")
     if numbers["interference"] > WIDE:
@@ -31,6 +36,8 @@ def verdicts(numbers: Mapping[str, float]) -> list[str]:
     for role in ("critic", "actor"):
         if f"{role}/features" in numbers:
             found += _features(role, numbers)
+        if not learns:  # agents that do learn may use any part of (0, 1)
+            found += _latents(role, numbers, "" if is_normalized else " Normalise the observations.")
     return found
 
 
@@ -65,12 +72,17 @@ def _features(role: str, numbers: Mapping[str, float]) -> list[str]:
         found.append(f"{dead:.0f} of the {role}'s {n:.0f} features are dead: constant over the states seen.")
     if rank < ALIKE * n:
         found.append(f"The {role}'s {n:.0f} features are alike: their effective rank is {rank:.1f}.")
+    return found
+
+
+def _latents(role: str, numbers: Mapping[str, float], advice: str) -> list[str]:
+    found = []
     if numbers.get(f"{role}/z_range", 1.0) < UNUSED:
         used = 100 * numbers[f"{role}/z_range"]
-        found.append(f"The {role}'s latent dimensions use {used:.0f} % of (0, 1): normalise the observations.")
+        found.append(f"The {role}'s latent dimensions use only {used:.0f} % of (0, 1).{advice}")
     if numbers.get(f"{role}/z_saturated", 0.0) > FLAT:
         flat = 100 * numbers[f"{role}/z_saturated"]
-        found.append(f"{flat:.0f} % of the {role}'s latent numbers are saturated: normalise the observations.")
+        found.append(f"{flat:.0f} % of the {role}'s latent numbers are saturated.{advice}")
     return found
 
 

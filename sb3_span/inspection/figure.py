@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
 
+from sb3_span.atomic_files import written_whole
 from sb3_span.inspection.networks import Network
 from sb3_span.inspection.slices import Slice
 
@@ -76,7 +78,7 @@ def _draw_weights(ax: Axes, network: Network, names: list[str]) -> None:
     image = ax.imshow(weight.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
     step = math.ceil(len(names) / MOST_NAMES)
     ax.set_yticks(range(0, len(names), step), names[::step])
-    step = math.ceil(len(weight) / (MOST_NAMES if len(weight) <= MOST_NAMES else MOST_NAMES // 2))  # side by side
+    step = math.ceil(len(weight) / (MOST_NAMES // 2))  # side by side they need more room
     ax.set_xticks(range(0, len(weight), step), [f"$z_{{{dim + 1}}}$" for dim in range(0, len(weight), step)])
     if weight.size <= 64:
         for (row, column), value in np.ndenumerate(weight.T):
@@ -246,3 +248,15 @@ def _mostly(network: Network, inputs: th.Tensor, names: list[str], dim: int, bet
     order = moves.argsort(descending=True).tolist()
     main = [index for index in order[:2] if moves[index] > 0.5 * moves[order[0]]]
     return ": mostly " + between.join(names[index] for index in main)
+
+
+def save_figure(figure: Figure, output: Path) -> None:
+    """
+    :param figure: The picture
+    :param output: Its file, whose ending is the format
+    """
+    try:
+        with written_whole(output) as temporary:
+            figure.savefig(temporary, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"The picture cannot be written to {output}: {error}") from error

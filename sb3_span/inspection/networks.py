@@ -113,8 +113,9 @@ class Network:
         """
         found = []
         if dead := self.dead_modes(x):
+            are = "is" if len(dead) == 1 else "are"
             found.append(
-                f"{len(dead)} of {self.span.n_modes} modes of {self.role!r} are dead ({_list(dead)}): constant over the "
+                f"{len(dead)} of {self.span.n_modes} modes of {self.role!r} {are} dead ({_list(dead)}): constant over the "
                 "states seen, or not read by the head. The network has more modes than it uses."
             )
         if gaps := self.gaps():

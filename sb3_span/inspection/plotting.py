@@ -13,8 +13,9 @@ from gymnasium.envs.registration import EnvSpec
 from matplotlib.figure import Figure
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_span.atomic_files import default_output
 from sb3_span.inspection.environments import action_names, make_envs, observation_names
-from sb3_span.inspection.figure import draw
+from sb3_span.inspection.figure import draw, save_figure
 from sb3_span.inspection.networks import Network, find_networks
 from sb3_span.inspection.slices import Slice, actions, cut, values
 from sb3_span.inspection.watching import SEED
@@ -128,9 +129,7 @@ def plot_file(
     """
     path = find_agent(name)
     if output is None:
-        output = Path(f"{label_of(name, path)}.png")
-        if output.exists():
-            raise ValueError(f"There is a {output} already. Name another file, or this one to replace it: --output {output}")
+        output = default_output(Path(f"{label_of(name, path)}.png"))
     env = None if env_id == "none" else env_id or env_of(path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -141,10 +140,7 @@ def plot_file(
         print(f"Warning: {warning.message}")
     if env is None:
         print("No environment: the states are drawn at random from the observation space. --env ID uses those visited.")
-    try:
-        figure.savefig(output, dpi=150)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"The picture cannot be written to {output}: {error}") from error
+    save_figure(figure, output)
     print(f"Written to {output}, {describe(path, vecnormalize)}")
 
 

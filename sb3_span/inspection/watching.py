@@ -163,7 +163,8 @@ def watch(
     else:
         print("There is no screen here; --gif FILE draws without one.")
     scores = returns(model, env, episodes, vecnormalize)
-    score = f"return {np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes"
+    several = f"{np.mean(scores):.1f} ± {np.std(scores):.1f} over {episodes} episodes"
+    score = f"return {several if episodes > 1 else f'{scores[0]:.1f} in one episode'}"
     print(f"{env_name(env)}: {score}, {describe(path, vecnormalize)}")
 
 

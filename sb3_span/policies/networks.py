@@ -12,6 +12,7 @@ from stable_baselines3.td3.policies import Actor as TD3Actor
 from torch import nn
 
 from sb3_span.nn import SPAN, SPANArch
+from sb3_span.policies.saturation import WarnsOfObservations
 
 
 class SPANExtractor(nn.Module):
@@ -52,7 +53,7 @@ class SPANExtractor(nn.Module):
         return self.pi_vf(features, only=1) if self.is_stack else self.vf(features)
 
 
-class SPANNetwork(BasePolicy):
+class SPANNetwork(WarnsOfObservations, BasePolicy):
     """
     Mixed into a network of SB3, in front of it: has ``span_arch`` in place of SB3's ``net_arch``, and remembers it.
 

@@ -9,9 +9,10 @@ from sb3_span.nn import StackedLinear
 from sb3_span.policies.networks import SPANExtractor
 from sb3_span.policies.optimizers import SPAN_PARTS
 from sb3_span.policies.options import SPANOptions
+from sb3_span.policies.saturation import WarnsOfObservations
 
 
-class SPANOnPolicy(SPANOptions):
+class SPANOnPolicy(WarnsOfObservations, SPANOptions):
     """Mixed into a policy of SB3, in front of it: a SPAN network each for the actions and the value."""
 
     span_roles = ("pi", "vf")

@@ -193,8 +193,7 @@ class GradientClipping(BasePolicy):
         is_number = isinstance(max_grad_norm, Real) and not isinstance(max_grad_norm, bool)
         if max_grad_norm is not None and not (is_number and max_grad_norm > 0):
             raise ValueError(
-                f"max_grad_norm is {max_grad_norm!r}; it must be a positive number, or None to leave the gradients "
-                "as they are. Try 10.0."
+                f"max_grad_norm is {max_grad_norm!r}; it must be a positive number, or None for no clipping. Try 10.0."
             )
         self.max_grad_norm = max_grad_norm
         super().__init__(*args, **kwargs)

@@ -4,7 +4,9 @@ import warnings
 from typing import Any
 
 import numpy as np
+import torch as th
 from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
 
 LARGE = 1e3
 NO_BOUND = 1e30  # such a bound is only the largest float
@@ -27,6 +29,19 @@ def warn_of_observations(observations: Any) -> None:
     parts = observations.values() if isinstance(observations, dict) else [observations]
     arrays = [np.asarray(part) for part in parts if part is not None]
     _warn(max((float(np.abs(part).max()) for part in arrays if part.dtype.kind == "f" and part.size), default=0.0), "reach")
+
+
+class WarnsOfObservations(BasePolicy):
+    """Mixed into a network of SB3, in front of it: looks at the first batch that it is trained with."""
+
+    has_looked = False
+
+    def extract_features(self, obs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.training and not self.has_looked:
+            self.has_looked = True
+            parts = obs if isinstance(obs, dict) else {"": obs}
+            warn_of_observations({key: part.detach().cpu() for key, part in parts.items() if isinstance(part, th.Tensor)})
+        return super().extract_features(obs, *args, **kwargs)
 
 
 def _warn(largest: float, verb: str) -> None:

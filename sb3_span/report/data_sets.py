@@ -1,4 +1,4 @@
-"""Offline runs: normalised scores by task and data set, in the form of the paper's table and with its figures beside ours."""
+"""Offline runs: normalised scores by task and data set, in the form of the paper's table and with its figures next to ours."""
 
 import re
 from pathlib import Path

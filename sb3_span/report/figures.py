@@ -32,10 +32,10 @@ class Figures:
     Draws a study's figures into a folder.
 
     :param study: The study
-    :param folder: Folder for the PNG and SVG files
+    :param folder: Folder for the PNG and SVG files; None to write none
     """
 
-    def __init__(self, study: Study, folder: Path) -> None:
+    def __init__(self, study: Study, folder: Path | None) -> None:
         self.study = study
         self.folder = folder
         self.colors = {method: PALETTE[i][0] for method, i in method_colors(study.methods).items()}

@@ -40,11 +40,12 @@ def write_pages(output: Path, title: str, build: Callable[[Path], list[Section]]
             path.replace(output / path.name)
 
 
-def markdown(title: str, sections: list[Section]) -> str:
+def markdown(title: str, sections: list[Section], only_text: str = "") -> str:
     """
-    :return: The report's text and tables, with its figures in ``figures``
+    :param only_text: For a page alone, without the folders ``figures`` and ``tables``: where these are, in a sentence
+    :return: The report's text and tables, with links to both folders
     """
-    return _templates().get_template("report.md").render(title=title, sections=sections)
+    return _templates().get_template("report.md").render(title=title, sections=sections, only_text=only_text)
 
 
 def html(title: str, sections: list[Section]) -> str:

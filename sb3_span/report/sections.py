@@ -32,11 +32,11 @@ class Section:
     pictures: list[Picture] = field(default_factory=list)
 
 
-def build_sections(study: Study, figures_folder: Path) -> list[Section]:
+def build_sections(study: Study, figures_folder: Path | None) -> list[Section]:
     """
     Compute every table and draw every figure.
 
-    :param figures_folder: Where the figures are written
+    :param figures_folder: Where the figures are written; None for tables alone
     """
     figures = Figures(study, figures_folder)
     met = measures.by_threshold(study, measures.arrivals(study))
@@ -52,8 +52,8 @@ def build_sections(study: Study, figures_folder: Path) -> list[Section]:
 def status_section(study: Study) -> Section:
     points = [f"Failed: {name}: {error}" for name, error in study.failed.items()]
     points += [f"Cannot be read and is left out: {name}: {error}" for name, error in study.broken.items()]
-    points += [f"Has returns that are no numbers: {run.key}" for run in study.runs if not run.is_finite]
-    points += [f"Is not in the plan, and reported too: {key}" for key in sorted(study.unplanned - set(study.broken))]
+    points += [f"Has returns that are not finite: {run.key}" for run in study.runs if not run.is_finite]
+    points += [f"Not in the plan, but reported too: {key}" for key in sorted(study.unplanned - set(study.broken))]
     return Section("Status", [progress(study), *study.remarks], points)
 
 
@@ -61,15 +61,15 @@ def progress(study: Study) -> str:
     """The study's progress, in a sentence."""
     planned = [run for run in study.runs if run.key not in study.unplanned]
     finished = sum(run.finished for run in planned)
-    on_the_way = len(planned) - finished
+    unfinished = len(planned) - finished
     if study.n_planned is None:
-        return f"Found: {_runs(finished)} that are finished, {on_the_way} part of the way."
+        return f"Found: {_count(finished, 'finished run')}, {unfinished} unfinished."
     if finished == study.n_planned:
         return f"The study is finished: all of its {_runs(finished)} are in this report."
     missing = study.n_planned - len(planned) - len(set(study.broken) - study.unplanned)
     return (
-        f"The study is not finished. Finished: {finished} of {_runs(study.n_planned)}; part of the way: {on_the_way}; "
-        f"no evaluation yet: {missing}. What is said about finished runs may still change."
+        f"The study is not finished. Finished: {finished} of {_runs(study.n_planned)}; unfinished: {unfinished}; "
+        f"no evaluation yet: {missing}. Tables and verdicts may still change."
     )
 
 
@@ -120,8 +120,8 @@ def _final_scores(study: Study, figures: Figures) -> Section:
 
 def _curves(study: Study, figures: Figures) -> Section:
     text = (
-        "Mean return and one standard deviation over seeds, as far as each has got; the line is thin where some have not got "
-        "there yet, or have returns that are no numbers."
+        "Mean return over seeds and one standard deviation. The line is thin where some seeds are not that far yet, or have "
+        "returns that are not finite."
     )
     return Section("Learning curves", [text], pictures=figures.learning_curves())
 
@@ -129,7 +129,7 @@ def _curves(study: Study, figures: Figures) -> Section:
 def _learning(study: Study, met: pd.DataFrame) -> Section:
     paragraphs = [
         f"A threshold is met at the last of {SUSTAINED_EVALUATIONS} evaluations in a row at or above it. Thresholds are "
-        "shares of the expert's score; of a negative score, half is twice as negative. Only finished runs count.",
+        "shares of the expert's score; half of a negative score is twice as negative. Only finished runs count.",
         *_without_expert(study, "thresholds"),
         *_other_budgets(study),
     ]
@@ -154,12 +154,12 @@ def _cost(study: Study, met: pd.DataFrame, figures: Figures) -> Section:
     shown += [tables.equal_time(equal_time)] if len(equal_time) else []
     machines = machines_of(study)
     paragraphs = [
-        f"Measured on {'; '.join(machines)}. Seconds are those of training, without evaluation. "
-        "Runs that shared the machine with more or fewer others, or ran on different machines, took times that cannot be "
-        "compared; the paper's times are those of its own machine and code, so compare its ratios only.",
+        f"Measured on {'; '.join(machines)}. Times are those of training, without evaluation. They compare methods only if "
+        "all runs had the same machine, and shared it with as many others. Of the paper, with another machine and code, "
+        "compare ratios only.",
     ]
     if len(machines) > 1:
-        paragraphs.append(f"There are {len(machines)} different machines behind these times: do not compare them.")
+        paragraphs.append(f"These times are from {len(machines)} different machines: do not compare them.")
     return Section("Training time and cost", paragraphs, tables=shown, pictures=figures.time_curves())
 
 
@@ -168,7 +168,7 @@ def _profiles(study: Study, figures: Figures) -> Section:
     if profiles.empty:
         return Section("Performance profiles", [])
     text = (
-        "The share of finished runs whose normalised final score is at least that on the axis, with 95 % bootstrap intervals; "
+        "The share of finished runs with at least the normalised final score on the axis, and its 95 % bootstrap interval; "
         "higher is better. A domain has the same number of seeds of each of its environments."
     )
     return Section("Performance profiles", [text], [], [tables.profiles(profiles)], figures.performance_profiles(profiles))
@@ -238,4 +238,4 @@ def _other_budgets(study: Study) -> list[str]:
     shown = ", ".join(
         f"{env} {steps_range(own[0], own[-1])} instead of {short_number(budgets[env])}" for env, own in other.items()
     )
-    return [f"Budgets differ from the paper's ({shown}), so its shares of the budget are at other steps than ours."]
+    return [f"Budgets differ from the paper's ({shown}), so its shares of the budget are other steps than ours."]

@@ -76,8 +76,10 @@ def new_figure(width: float = 5.4, height: float = 3.5) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def save(figure: Figure, folder: Path, name: str, alt: str) -> Picture:
-    """Write a figure as PNG and SVG."""
+def save(figure: Figure, folder: Path | None, name: str, alt: str) -> Picture:
+    """Write a figure as PNG and SVG, if there is a folder for it."""
+    if folder is None:
+        return Picture(name, alt, "")
     folder.mkdir(parents=True, exist_ok=True)
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)
     stream = BytesIO()

@@ -93,16 +93,17 @@ def after_arrival(frame: pd.DataFrame) -> Table:
         return Cell(f"{number(row.lowest_median, '-∞')} (worst {number(row.lowest_worst, '-∞')})")
 
     note = (
-        "The lowest evaluation of a run from the moment it met the threshold: the median over the seeds that met it, and the "
-        "worst of them. A run that fell far below the threshold had not learned the task for good; one whose returns stopped "
-        "being numbers counts as -∞."
+        "The lowest evaluation of a run since it met the threshold: the median over the seeds that met it, and the worst of "
+        "them. A run far below the threshold has lost the task again; one whose returns are no longer finite counts as -∞."
     )
-    return _wide("after_arrival", "What was kept after arrival", frame, "threshold_pct", cell, note)
+    return _wide("after_arrival", "Lowest return after the threshold", frame, "threshold_pct", cell, note)
 
 
 def anytime(frame: pd.DataFrame) -> Table:
-    note = "Mean ± standard deviation over the seeds that got there: the first evaluation at or after each share of the steps."
-    return _wide("anytime", "Returns along the budget", frame, "budget_pct", _returns(frame), note)
+    note = (
+        "Mean ± standard deviation over the seeds that got so far: the first evaluation at or after each share of the steps."
+    )
+    return _wide("anytime", "Returns at shares of the budget", frame, "budget_pct", _returns(frame), note)
 
 
 def equal_time(frame: pd.DataFrame) -> Table:
@@ -111,7 +112,7 @@ def equal_time(frame: pd.DataFrame) -> Table:
         "Mean ± standard deviation over the finished seeds, each with its last evaluation within that time. 100 % is the "
         "shortest of the methods' median training times: "
         + ", ".join(f"{env} {number(value)} min" for env, value in minutes.items())
-        + ". A run that was done earlier keeps its last evaluation."
+        + ". A run that ends earlier keeps its last evaluation."
     )
     return _wide("equal_time", "Returns at equal training time", frame, "time_pct", _returns(frame), note)
 
@@ -129,7 +130,7 @@ def expected_cost(frame: pd.DataFrame) -> Table:
         cost = number(row.expected_cost, "∞" if row.expected_cost == np.inf else NOTHING)
         return Cell(cost, fixed(row.paper_expected_cost, nothing=""))
 
-    note = "Minutes to threshold divided by the share of seeds that met it: what one success costs when failures are paid for."
+    note = "Minutes to threshold divided by the share of seeds that met it: what one success costs, failures included."
     return _wide("expected_cost", "Expected cost in minutes", frame, "threshold_pct", cell, note)
 
 
@@ -184,7 +185,18 @@ def final_returns(frame: pd.DataFrame) -> Table:
         ]
         for row in frame.itertuples()
     ]
-    columns = ["environment", "methods", "the first is", "first", "second", "Welch's t", "p", "Cohen's d", "seeds", "steps"]
+    columns = [
+        "environment",
+        "methods",
+        "verdict on the first",
+        "first",
+        "second",
+        "Welch's t",
+        "p",
+        "Cohen's d",
+        "seeds",
+        "steps",
+    ]
     note = (
         "Mean ± standard deviation of the last evaluation over finished seeds. The verdict needs p < 0.05 and at least 5 "
         "seeds of both; p is not corrected for the number of comparisons."
@@ -199,8 +211,8 @@ def iqm(frame: pd.DataFrame, first: str) -> Table:
     note = (
         "Interquartile mean of normalised final scores, 0 for a random policy and 1 for the expert, and its 95 % interval "
         "from a bootstrap stratified by environment. The verdict needs intervals that do not overlap and at least 5 seeds of "
-        "both. The aggregate counts every environment with the same number of seeds, and leaves out those with fewer than 5 "
-        "where others have them."
+        "both. The aggregate counts as many seeds of every environment, and leaves out those with fewer than 5 if others have "
+        "5."
     )
     return Table("iqm", "Interquartile means", frame, *_by_method(frame, first, "IQM", cell), note)
 
@@ -228,7 +240,7 @@ def _by_method(
     :return: Columns and rows
     """
     compared, tested = frame["verdict"].any(), "p" in frame
-    verdict = [f"{label(first)} is, against it", *(["p"] if tested else [])] if compared else []
+    verdict = [f"verdict on {label(first)}", *(["p"] if tested else [])] if compared else []
     rows = []
     for row in frame.itertuples():
         shown = [Cell(row.verdict), *([Cell(p_value(row.p))] if tested else [])] if compared else []

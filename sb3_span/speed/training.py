@@ -81,7 +81,7 @@ def _settings(hyperparams: Path, env_id: str) -> dict[str, Any]:
 
 def make_default_agents(env_id: str) -> dict[str, BaseAlgorithm]:
     """
-    The same contenders with the default settings of each: what somebody gets who changes one word of a script.
+    The same contenders with the default settings of each: what changing one word of a script does.
 
     :param env_id: The environment
     """

@@ -1,4 +1,4 @@
-"""One run: the Zoo's agent and environments, the paper's evaluation, records and checkpoints on the way."""
+"""One run: the Zoo's agent and environments, the paper's evaluation, records and checkpoints."""
 
 import argparse
 import contextlib

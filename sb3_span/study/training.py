@@ -1,4 +1,4 @@
-"""A run in this process, with any training: evaluations, records and checkpoints on the way."""
+"""A run in this process, with any training: its evaluations, records and checkpoints."""
 
 import contextlib
 import json
@@ -72,7 +72,7 @@ class Training(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """The content of ``run.json`` besides the run's settings; ``n_parameters`` at least."""
+        """What ``run.json`` has in addition to the run's settings; ``n_parameters`` at least."""
 
     @abstractmethod
     def load(self) -> dict[str, Any] | None:

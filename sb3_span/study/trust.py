@@ -1,5 +1,5 @@
 """
-The code that a study would execute besides installed packages. It is not executed without the user's consent.
+The code that a study would execute from outside installed packages. It is not executed without the user's consent.
 
 A study's file and its hyperparameters name modules to import, classes to call and strings to evaluate. Those of installed
 packages are accepted if they are of the right kind; other modules, such as one in a downloaded folder, and Python in a string

@@ -1,17 +1,23 @@
 import math
 
+import numpy as np
 import pytest
 import stable_baselines3
+from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import configure
 
 import sb3_span
 from sb3_span.cli import main
 from sb3_span.diagnose import DiagnosticsCallback
+from sb3_span.diagnose.returns import random_scores
 from sb3_span.diagnose.runs import RETURN, STEP, VALUE, draw_runs, read_run
 from sb3_span.diagnose.verdicts import verdicts
 from tests.diagnose.agents import make_agent
 
 FINE = {
+    "episode_score": 200.0,
+    "random_score": 20.0,
+    "random_spread": 10.0,
     "value": 100.0,
     "return": 95.0,
     "return_spread": 10.0,
@@ -36,15 +42,44 @@ FINE = {
         (dict(interference=2.0), "2.00 times as far outside its batch as inside"),
         ({"critic/dead_features": 4.0}, "4 of the critic's 8 features are dead"),
         ({"critic/effective_rank": 1.2}, "The critic's 8 features are alike: their effective rank is 1.2."),
-        ({"critic/z_range": 0.05}, "latent dimensions use 5 % of"),
-        ({"critic/z_saturated": 0.6}, "60 % of the critic's latent numbers are saturated"),
+        (dict(episode_score=39.0), "no better than chance: a return of 39, random actions 20."),
         (dict(value=math.nan), "Not finite: value."),
     ],
 )
 def test_what_is_out_of_line_is_said_in_words(changes, sentence):
-    assert verdicts(FINE) == []
-    (found,) = verdicts({**FINE, **changes})
+    assert verdicts(FINE, False) == []
+    (found,) = verdicts({**FINE, **changes}, False)
     assert sentence in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"critic/z_range": 0.05}, "The critic's latent dimensions use only 5 % of (0, 1)."),
+        ({"critic/z_saturated": 0.6}, "60 % of the critic's latent numbers are saturated."),
+    ],
+)
+def test_latent_dimensions_matter_to_agents_that_do_not_learn(changes, sentence):
+    assert verdicts({**FINE, **changes}, False) == []
+    no_better = {**FINE, **changes, "episode_score": 20.0}
+    assert verdicts(no_better, True)[1:] == [sentence]
+    assert verdicts(no_better, False)[1:] == [f"{sentence} Normalise the observations."]
+
+
+def test_random_actions_are_scored_once_for_each_environment():
+    """CartPole pays one for each step, so a score is the length of the first episode."""
+    envs = make_vec_env("CartPole-v1", n_envs=3, seed=0)
+    scores = random_scores(envs, seed=5)
+    again = make_vec_env("CartPole-v1", n_envs=3, seed=1)
+    again.seed(5)
+    again.action_space.seed(5)
+    again.reset()
+    lengths = {}
+    for step in range(1, 501):
+        _, _, dones, _ = again.step(np.stack([again.action_space.sample() for _ in range(3)]))
+        for i in np.flatnonzero(dones):
+            lengths.setdefault(i, step)
+    assert scores.tolist() == [lengths[i] for i in range(3)]
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -110,6 +145,14 @@ def test_runs_are_drawn_beside_one_another(tmp_path):
 def test_bad_arguments_are_refused(arguments, words):
     with pytest.raises(SystemExit, match=words):
         main(["diagnose", *arguments])
+
+
+def test_a_picture_is_replaced_only_if_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.png").write_text("mine")
+    with pytest.raises(SystemExit, match=r"There is a runs.png already. .* --output runs.png"):
+        main(["diagnose", "--runs", "a=progress.csv"])
+    assert (tmp_path / "runs.png").read_text() == "mine"
 
 
 def test_a_log_without_diagnoses_is_refused(tmp_path):

@@ -39,6 +39,18 @@ def test_observations():
         model.learn(64)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [(stable_baselines3.PPO, dict(n_steps=64)), (stable_baselines3.DQN, dict(learning_starts=60, train_freq=4))],
+)
+def test_observations_with_algorithms_of_sb3(algorithm, options):
+    """SB3's own algorithms are warned once, when the first batch is trained on."""
+    model = algorithm("SPANPolicy", LargeEnv(), device="cpu", **options)
+    with pytest.warns(UserWarning, match=r"Observations reach 2e\+06\. .*VecNormalize") as warned:
+        model.learn(80)
+    assert len([each for each in warned if "Observations reach" in str(each.message)]) == 1
+
+
 def test_no_warning():
     largest = np.finfo(np.float32).max  # of a space without bounds
     parts = {
@@ -50,4 +62,5 @@ def test_no_warning():
         warnings.simplefilter("error")
         for space in (spaces.Dict(parts), parts["a"]):
             sb3_span.PPO("SPANPolicy", RandomEnv(space, ACTIONS["discrete"]), n_steps=64, device="cpu")
-        sb3_span.PPO("MlpPolicy", LargeEnv(), n_steps=64, device="cpu").learn(64)
+        for algorithm in (sb3_span.PPO, stable_baselines3.PPO):
+            algorithm("MlpPolicy", LargeEnv(), n_steps=64, device="cpu").learn(64)

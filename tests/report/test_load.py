@@ -30,7 +30,7 @@ def write_plan(folder, methods, seeds):
 def test_without_a_plan_everything_found_is_the_study(folder):
     study = load_study(folder)
     assert study.methods == ["span", "mlp"]
-    assert progress(study) == "Found: 24 runs that are finished, 0 part of the way."
+    assert progress(study) == "Found: 24 finished runs, 0 unfinished."
     assert "no study.yml" in study.remarks[0]
 
 
@@ -39,7 +39,7 @@ def test_the_plan_gives_order_and_what_is_missing(folder):
     study = load_study(folder)
     assert (study.name, study.methods, study.envs) == ("a study", ["mlp", "span", "mlp-large"], ["CartPole-v1", "Acrobot-v1"])
     assert study.planned["CartPole-v1", "mlp-large"] == 6
-    assert "not finished. Finished: 24 of 36 runs; part of the way: 0; no evaluation yet: 12." in progress(study)
+    assert "not finished. Finished: 24 of 36 runs; unfinished: 0; no evaluation yet: 12." in progress(study)
 
 
 def test_unfinished_and_just_started_runs(folder):
@@ -48,7 +48,7 @@ def test_unfinished_and_just_started_runs(folder):
     write_run(folder, "CartPole-v1", "span", 7, [], steps=50000)
     study = load_study(folder)
     assert len(study.runs) == 25
-    assert "Finished: 24 of 32 runs; part of the way: 1; no evaluation yet: 7." in progress(study)
+    assert "Finished: 24 of 32 runs; unfinished: 1; no evaluation yet: 7." in progress(study)
 
 
 def test_damaged_records_are_listed_and_the_others_reported(folder):
@@ -85,7 +85,7 @@ def test_a_hole_is_not_reported_as_whole(folder):
     study = load_study(folder)
     assert "runs/CartPole-v1__span__seed0/evaluations.csv lacks the evaluation at step 15000" in study.broken[hole.name]
     assert "is that of another run, CartPole-v1__span__seed3" in study.broken[copy.name]
-    assert "not finished. Finished: 21 of 24 runs; part of the way: 1; no evaluation yet: 0." in progress(study)
+    assert "not finished. Finished: 21 of 24 runs; unfinished: 1; no evaluation yet: 0." in progress(study)
 
 
 def test_a_record_with_a_smaller_budget_than_the_plans(folder):
@@ -104,8 +104,8 @@ def test_runs_outside_the_plan_do_not_count_for_it(folder):
     write_plan(folder, ["span", "mlp", "mlp-large"], seeds=4)
     study = load_study(folder)
     assert len(study.runs) == 24 and len(study.unplanned) == 8
-    assert "not finished. Finished: 16 of 24 runs; part of the way: 0; no evaluation yet: 8." in progress(study)
-    assert "Is not in the plan, and reported too: CartPole-v1__span__seed5" in status_section(study).points
+    assert "not finished. Finished: 16 of 24 runs; unfinished: 0; no evaluation yet: 8." in progress(study)
+    assert "Not in the plan, but reported too: CartPole-v1__span__seed5" in status_section(study).points
 
 
 def test_a_damaged_run_outside_the_plan_is_not_missed_in_it(folder):
@@ -114,7 +114,7 @@ def test_a_damaged_run_outside_the_plan_is_not_missed_in_it(folder):
     for name in broken:
         (folder / "runs" / name / "evaluations.csv").write_text("step,train")
     study = load_study(folder)
-    assert "Finished: 19 of 20 runs; part of the way: 0; no evaluation yet: 0." in progress(study)
+    assert "Finished: 19 of 20 runs; unfinished: 0; no evaluation yet: 0." in progress(study)
     points = status_section(study).points
     assert [point.split(": ")[:2] for point in points[:2]] == [["Cannot be read and is left out", name] for name in broken]
     assert not any(name in point for name in broken for point in points if "reported too" in point)

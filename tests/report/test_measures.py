@@ -89,7 +89,7 @@ def test_equal_time(study):
 
 
 def test_equal_time_keeps_runs_whose_returns_are_no_numbers(tmp_path):
-    """As the returns along the budget do: without them a method would look better the more of its runs diverge."""
+    """As the returns at shares of the budget do: without them a method would look better the more of its runs diverge."""
     for seed in range(3):
         record = [100.0, math.nan if seed == 0 else 400.0]
         write_run(tmp_path, "CartPole-v1", "span", seed, record)

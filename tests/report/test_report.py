@@ -70,7 +70,7 @@ def test_the_same_records_give_the_same_report(whole, capsys):
     stale = folder / "report" / "figures" / "curves_Hopper-v5.png"
     stale.touch()
     assert report(folder) == files
-    assert "Found: 26 runs that are finished, 0 part of the way." in capsys.readouterr().out
+    assert "Found: 26 finished runs, 0 unfinished." in capsys.readouterr().out
 
 
 def test_page_needs_nothing_else(whole):
@@ -121,7 +121,7 @@ def test_returns_that_are_no_numbers(tmp_path):
         write_run(tmp_path, "CartPole-v1", "span", seed, [500, math.nan if seed == 4 else 500])
         write_run(tmp_path, "CartPole-v1", "mlp", seed, [20 + seed, 20 + seed])
     text = report(tmp_path)["report.md"].decode()
-    assert "- Has returns that are no numbers: CartPole-v1__span__seed4" in text
+    assert "- Has returns that are not finite: CartPole-v1__span__seed4" in text
     assert "by final returns in 1 environment: not a number in 1." in text
     assert "inside the noise" not in text
     assert not re.search(r"\bnan\b", text)
@@ -206,8 +206,8 @@ def test_nothing_finished_yet(tmp_path, capsys):
     for method in ("span", "mlp"):
         write_run(tmp_path, "CartPole-v1", method, 0, [30, 30], steps=100000)
     text = report(tmp_path)["report.md"].decode()
-    assert "Found: 0 runs that are finished, 2 part of the way." in text
-    assert "Found: 0 runs that are finished, 2 part of the way." in capsys.readouterr().out
+    assert "Found: 0 finished runs, 2 unfinished." in text
+    assert "Found: 0 finished runs, 2 unfinished." in capsys.readouterr().out
     # 10 % of the budget was reached, 25 % was not.
     assert "| CartPole-v1 | SPAN | 30<br>*paper 247 ± 141* | -<br>*paper 359 ± 153* |" in text
 
@@ -221,7 +221,7 @@ def test_damaged_records_and_several_machines_are_pointed_out(tmp_path, capsys):
     page = report(tmp_path)["report.html"].decode()
     assert "runs/CartPole-v1__span__seed2/evaluations.csv, line 1: half written or damaged" in page
     assert "CartPole-v1__span__seed2 could not be read" in capsys.readouterr().out
-    assert "There are 2 different machines behind these times: do not compare them." in page
+    assert "These times are from 2 different machines: do not compare them." in page
     assert "processor another one, cores 2, instructions avx2, kernel native (1 run)" in page
 
 

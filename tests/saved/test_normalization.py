@@ -145,4 +145,4 @@ def test_what_a_file_does_not_tell_is_said(tmp_path, capsys, monkeypatch):
     assert line.endswith("observations not normalised (the file does not say whether they were in training)")
     trained(sb3_span.SAC, normalized=False).save("Pendulum-v1.zip")
     main(["watch", "Pendulum-v1.zip", "--episodes", "1"])
-    assert capsys.readouterr().out.splitlines()[-1].endswith("over 1 episodes, observations not normalised")
+    assert capsys.readouterr().out.splitlines()[-1].endswith("in one episode, observations not normalised")

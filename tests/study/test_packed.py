@@ -20,7 +20,7 @@ RUNS = [ppo_run(600, seed=0), ppo_run(600, seed=1), sac_run(400, seed=0), sac_ru
 
 @pytest.fixture
 def live(tmp_path):
-    """Finished, part of the way, just begun, and from before evaluations were timed."""
+    """Finished, unfinished, just begun, and from before evaluations were timed."""
     folder = tmp_path / "live"
     write_study(folder, *RUNS)
     write_record(folder, RUNS[0], [(200, 30.0), (400, 60.0), (600, 90.125)])
@@ -47,7 +47,7 @@ def test_what_is_packed_is_read(live, tmp_path, capsys):
     for folder in (live, packed):
         main(["report", str(folder)])
     pages = [(folder / "report" / "report.md").read_text() for folder in (live, packed)]
-    assert pages[0] == pages[1] and "Finished: 1 of 4 runs; part of the way: 2; no evaluation yet: 1" in pages[0]
+    assert pages[0] == pages[1] and "Finished: 1 of 4 runs; unfinished: 2; no evaluation yet: 1" in pages[0]
     main(["study", "status", "--folder", str(packed)])  # models are not asked for
     assert "Pendulum-v1" in capsys.readouterr().out
 
