@@ -40,7 +40,7 @@ class QuarterCar:
     spring_stiffness: float = 18_000.0
     damping: float = 800.0
     tyre_stiffness: float = 200_000.0
-    force_limit: float = 2_000.0
+    force_limit: float = 1_500.0
     actuator_bandwidth: float = 20.0
     travel_limit: float = 0.08
     stop_stiffness: float = 150_000.0

@@ -46,7 +46,7 @@ class QuarterCarEnv(gym.Env):
 
     def __init__(
         self,
-        road: str | Sequence[str] = ("B", "C", "D"),
+        road: str | Sequence[str] = ("C", "D"),
         body_mass: float | tuple[float, float] = (260.0, 380.0),
         speed: float | tuple[float, float] = (15.0, 25.0),
         seconds: float = 5.0,
