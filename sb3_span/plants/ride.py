@@ -1,5 +1,6 @@
-"""A drive with a controller, measured: comfort, travel, grip."""
+"""Drives with a controller, measured: comfort, travel, grip."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,8 @@ class Ride:
     :param cost: Mean of the environment's cost, relative to the road's severity: minus the mean reward
     :param weighted: Body acceleration as ISO 2631-1 weights it, RMS, in m/s^2
     :param acceleration: Body acceleration, RMS, in m/s^2
-    :param travel: Of the suspension, RMS, in m
-    :param longest_travel: The largest travel relative to its limit
+    :param travel: Of the suspension, RMS, relative to its limit
+    :param longest_travel: The largest, likewise
     :param on_stops: Share of the time that the suspension is on a stop
     :param tyre_force: What the tyre presses on the road less the weight, RMS, relative to the weight
     :param airborne: Share of the time that the tyre is off the road
@@ -36,42 +37,57 @@ class Ride:
     force: float
 
 
-def drive(env: QuarterCarEnv, controller: Controller, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def drive(envs: Sequence[QuarterCarEnv], controller: Controller, seeds: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """
-    One episode.
+    One episode of each environment, together.
 
-    :return: State, body acceleration and weighted acceleration after each step of the simulation, shape (T, 16); and the
-        rewards, shape (n_steps,)
-    """
-    observation, _ = env.reset(seed=seed)
-    outputs, rewards, is_over = [], [], False
-    while not is_over:
-        observation, reward, _, is_over, _ = env.step(controller(observation, env))
-        outputs.append(env.outputs)
-        rewards.append(reward)
-    return np.concatenate(outputs), np.array(rewards)
-
-
-def ride(env: QuarterCarEnv, controller: Controller, seed: int) -> Ride:
-    """
-    :param env: The car and its roads
+    :param envs: B of them, with episodes of one length
     :param controller: From observations to actions
-    :param seed: Draws road, mass and speed
+    :param seeds: One for each: draws road, mass and speed
+    :return: State, body acceleration and weighted acceleration after each step of the simulation, shape (B, T, 16); and the
+        rewards, shape (B, n_steps)
     """
-    outputs, rewards = drive(env, controller, seed)
-    skipped = round(WARM_UP / (env.time_step * env.substeps))
-    if skipped >= env.n_steps:
-        raise ValueError(f"A drive of {env.n_steps * env.substeps * env.time_step:g} s is too short: the first is not measured.")
-    outputs, car = outputs[skipped * env.substeps :], env.car
-    force = tyre_force(car, outputs[:, TYRE]) / car.weight
-    travel = np.abs(outputs[:, TRAVEL])
+    observations = np.array([env.reset(seed=seed)[0] for env, seed in zip(envs, seeds, strict=True)])
+    outputs, rewards = [], []
+    for _ in range(envs[0].n_steps):
+        actions = controller(observations, envs)
+        steps = [env.step(action) for env, action in zip(envs, actions, strict=True)]
+        observations = np.array([step[0] for step in steps])
+        rewards.append([step[1] for step in steps])
+        outputs.append([env.outputs for env in envs])
+    return np.concatenate(outputs, axis=1), np.array(rewards).T
+
+
+def ride(envs: Sequence[QuarterCarEnv], controller: Controller, seeds: Sequence[int]) -> list[Ride]:
+    """
+    :param envs: B of them, with episodes of one length
+    :param controller: From observations to actions
+    :param seeds: One for each: draws road, mass and speed
+    :return: What was measured, one for each
+    """
+    skipped = round(WARM_UP / (envs[0].time_step * envs[0].substeps))
+    if skipped >= envs[0].n_steps:
+        raise ValueError(f"seconds is too short: the first {WARM_UP:g} are not measured. Try 6.")
+    outputs, rewards = drive(envs, controller, seeds)
+    return [
+        _measure(env, each[skipped * env.substeps :], -float(of_each[skipped:].mean()))
+        for env, each, of_each in zip(envs, outputs, rewards, strict=True)
+    ]
+
+
+def _measure(env: QuarterCarEnv, outputs: np.ndarray, cost: float) -> Ride:
+    """
+    :param outputs: Shape (T, 16)
+    """
+    force = tyre_force(env.car, outputs[:, TYRE]) / env.car.weight
+    travel = np.abs(outputs[:, TRAVEL]) / env.car.travel_limit
     return Ride(
-        cost=-float(rewards[skipped:].mean()),
+        cost=cost,
         weighted=_rms(outputs[:, WEIGHTED]),
         acceleration=_rms(outputs[:, ACCELERATION]),
         travel=_rms(travel),
-        longest_travel=float(travel.max() / car.travel_limit),
-        on_stops=float((travel > car.travel_limit).mean()),
+        longest_travel=float(travel.max()),
+        on_stops=float((travel > 1.0).mean()),
         tyre_force=_rms(force),
         airborne=float((force <= -1.0).mean()),
         force=_rms(outputs[:, FORCE]),
