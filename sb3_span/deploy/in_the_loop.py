@@ -32,9 +32,7 @@ class PolicyInTheLoop:
         self._policy, self._on_device = policy, on_device
         self._observation = DTYPES[observation_type(policy.observation_space)]
         action = DTYPES[action_type(policy.action_space)]
-        self._answer = np.dtype(
-            [("action", action, (size(policy.action_space),)), ("status", np.int32), ("ticks", np.int32)]
-        )
+        self._answer = np.dtype([("action", action, (size(policy.action_space),)), ("status", np.int32), ("ticks", np.int32)])
         self.instructions: list[int] = []
 
     def __enter__(self) -> "PolicyInTheLoop":

@@ -68,7 +68,9 @@ class QuarterCar:
         low, high = np.sqrt(np.sort(squares)) / (2 * np.pi)
         return float(low), float(high)
 
-    def check_time_step(self, time_step: float, name: str = "time_step", per_oscillation: float = STEPS_PER_OSCILLATION) -> None:
+    def check_time_step(
+        self, time_step: float, name: str = "time_step", per_oscillation: float = STEPS_PER_OSCILLATION
+    ) -> None:
         """Refuse steps that miss the wheel's oscillation."""
         longest = 1.0 / (per_oscillation * self.natural_frequencies[1])
         if not 0 < time_step <= longest:
@@ -119,7 +121,9 @@ class QuarterCar:
         try:  # the package without extras registers the environment, and has no scipy
             from scipy.linalg import expm
         except ImportError as error:
-            raise ImportError(f"The quarter car needs scipy ({error}). Install it with: pip install 'sb3_span[zoo]'") from error
+            raise ImportError(
+                f"The quarter car needs scipy ({error}). Install it with: pip install 'sb3_span[zoo]'"
+            ) from error
         a, b = self.dynamics(airborne, stop)
         generator = np.zeros((N_STATES + 3, N_STATES + 3))
         generator[:N_STATES] = np.hstack([a, b])

@@ -10,7 +10,8 @@ LOWEST, HIGHEST = 0.011, 2.83
 SHORTEST = 4.0 / LOWEST  # metres of a profile: several of the longest waves
 
 BUMP = "bump"
-BUMP_HEIGHT, BUMP_LENGTH, BUMP_TIME = 0.06, 5.0, 0.5
+# Height and length in metres, seconds until it comes.
+BUMP_HEIGHT, BUMP_LENGTH, BUMP_TIME = 0.06, 5.0, 1.5
 ROADS = (*CLASSES, BUMP)
 
 REFERENCE_SPEED = 20.0
@@ -32,7 +33,7 @@ def make_road(road: str, speed: float, time_step: float, n_steps: int, rng: np.r
 
     A random road is a sum of waves with normally distributed amplitudes of the standard's density.
 
-    :param road: "A" to "E", or "bump", a raised cosine half a second ahead
+    :param road: "A" to "E", or "bump": a raised cosine, 6 cm high and 5 m long, after 1.5 s
     :param speed: In m/s
     :param time_step: In seconds
     :param n_steps: Number of steps

@@ -1,4 +1,4 @@
-"""An active suspension as a Gymnasium environment: a quarter car on random roads, steered by a force between body and wheel."""
+"""An active suspension as a Gymnasium environment: a quarter car on random roads, a force between body and wheel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,18 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from sb3_span.plants.quarter_car import BODY_VELOCITY, FORCE, INTEGRATED, N_STATES, TRAVEL, TYRE, WHEEL_VELOCITY, Motion, QuarterCar, tyre_force
+from sb3_span.plants.quarter_car import (
+    BODY_VELOCITY,
+    FORCE,
+    INTEGRATED,
+    N_STATES,
+    TRAVEL,
+    TYRE,
+    WHEEL_VELOCITY,
+    Motion,
+    QuarterCar,
+    tyre_force,
+)
 from sb3_span.plants.roads import check_road, make_road, severity
 
 ENV_ID = "QuarterCar-v0"
@@ -16,8 +27,8 @@ NAMES = ("body acceleration", "body velocity", "travel", "travel velocity", "for
 # What is 1 in an observation, but for the force: m/s^2, m/s, m, m/s.
 SCALES = np.array([2.0, 0.1, 0.02, 0.2, 1.0], np.float32)
 CLIP = 10.0
-# The cost: 1 for a weighted acceleration of 1 m/s^2, a travel of the limit times the first, a tyre force of the weight times the
-# second, a command of the force limit times the third; all squared.
+# The cost: the squares of the weighted acceleration in m/s^2, and times these, of the travel relative to its limit, of the tyre's
+# force relative to the weight, of the command relative to the force limit.
 TRAVEL_WEIGHT, TYRE_WEIGHT, COMMAND_WEIGHT = 2.0, 3.0, 0.02
 
 
@@ -26,8 +37,8 @@ class QuarterCarEnv(gym.Env):
     A quarter car whose actuator is commanded at a steady rate. An episode is a drive of some seconds; it ends by truncation.
 
     Each episode draws a road, a body mass and a speed from those given. Observations, of order one: body acceleration, its
-    integral (with a leak), travel and travel velocity of the suspension, the actuator's force. A car measures those; it does not
-    measure the tyre's deflection, the road ahead, or the body's mass. Actions from -1 to 1 are shares of the force limit.
+    integral (with a leak), travel and travel velocity of the suspension, the actuator's force. A car measures those. It does
+    not measure the tyre's deflection, the road ahead, or the body's mass. Actions from -1 to 1 are shares of the force limit.
 
     The reward is minus the mean cost during the step: the square of the body acceleration as ISO 2631-1 weights it, of the
     travel, of the tyre's force and of the command. It is relative to the road's severity, so that a smooth road counts as much
@@ -39,10 +50,11 @@ class QuarterCarEnv(gym.Env):
     :param seconds: Duration of an episode
     :param time_step: Of the simulation, in seconds
     :param substeps: How many of them a command is held: 10 are 100 Hz, 1 is 1 kHz
+    :param render_mode: "rgb_array" for pictures of the car, with the actuator's force as a line beside it
     :param car: Further parameters of :class:`~sb3_span.plants.quarter_car.QuarterCar`, such as ``damping``
     """
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 100}
 
     def __init__(
         self,
@@ -52,8 +64,12 @@ class QuarterCarEnv(gym.Env):
         seconds: float = 5.0,
         time_step: float = 0.001,
         substeps: int = 10,
+        render_mode: str | None = None,
         **car: float,
     ) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode is {render_mode!r}; it must be None or 'rgb_array'.")
+        self.render_mode = render_mode
         self.roads = (road,) if isinstance(road, str) else tuple(road)
         if not self.roads:
             raise ValueError("road is empty; name at least one.")
@@ -98,6 +114,16 @@ class QuarterCarEnv(gym.Env):
         cost = weighted.dot(weighted) + TRAVEL_WEIGHT * travel.dot(travel) + TYRE_WEIGHT * force.dot(force)
         reward = -float(cost / self.substeps + COMMAND_WEIGHT * share**2) / self._severity
         return self._observe(outputs[-1], outputs[-1, ACCELERATION]), reward, False, self._step >= self.n_steps, {}
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        if self.render_mode is None:
+            return None
+        if self.motion is None:
+            raise ValueError("There is nothing to draw yet: call reset first.")
+        from sb3_span.plants.suspension_picture import draw
+
+        state, now = self.motion.state, self._step * self.substeps
+        return draw(self.heights, now, self.speed * self.time_step, state, state[FORCE] / self.car.force_limit)
 
     def _observe(self, state: np.ndarray, acceleration: float) -> np.ndarray:
         travel_velocity = state[BODY_VELOCITY] - state[WHEEL_VELOCITY]

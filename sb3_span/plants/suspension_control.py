@@ -34,8 +34,8 @@ def skyhook(gain: float = 1_500.0) -> Controller:
 
 def lqr(car: QuarterCar | None = None, time_step: float = 0.001) -> Controller:
     """
-    The best controller of a car without limits, for the environment's cost. It knows the whole state, with the tyre's deflection
-    and the inside of the weighting filter, which a car does not measure.
+    The best controller of a car without limits, for the environment's cost. It knows the whole state, with the tyre's
+    deflection and the inside of the weighting filter, which a car does not measure.
 
     :param car: The car that it is made for; None for the default one
     :param time_step: Between commands, in seconds

@@ -38,7 +38,9 @@ def wk_gain(frequencies: np.ndarray) -> np.ndarray:
     return np.abs([c @ np.linalg.solve(2j * np.pi * f * np.eye(len(a)) - a, b) for f in np.atleast_1d(frequencies)])
 
 
-def _part(frequency: float, q: float, numerator: tuple[float, float, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+def _part(
+    frequency: float, q: float, numerator: tuple[float, float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """
     ``(n0 + n1 s + n2 s^2) / (1 + s / q + s^2)``, where s is relative to the frequency.
 

@@ -171,5 +171,5 @@ def test_bad_parameters(parameters, message):
 
 @pytest.mark.parametrize("time_step", [0.0, -0.001, 0.01, float("nan")])
 def test_bad_time_steps(time_step):
-    with pytest.raises(ValueError, match="this car needs more than 0 and at most 0.0043 s.*11.8 Hz"):
+    with pytest.raises(ValueError, match=r"this car needs more than 0 and at most 0.0043 s.*11.8 Hz"):
         Motion(QuarterCar(), time_step)

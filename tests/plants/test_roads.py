@@ -42,10 +42,10 @@ def test_a_road_is_its_seeds():
 
 
 def test_the_bump():
-    heights = make_road("bump", 10.0, 1e-3, 2000, np.random.default_rng(0))
+    heights = make_road("bump", 10.0, 1e-3, 3000, np.random.default_rng(0))
     assert heights.max() == pytest.approx(0.06)
-    assert np.argmax(heights) == 750  # half a second ahead, five metres long
-    assert np.all(heights[:501] == 0) and np.all(heights[1001:] == 0)
+    assert np.argmax(heights) == 1750  # after 1.5 s, five metres long
+    assert np.all(heights[:1501] == 0) and np.all(heights[2001:] == 0)
 
 
 def test_unknown_road():
