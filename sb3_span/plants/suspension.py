@@ -27,8 +27,8 @@ NAMES = ("body acceleration", "body velocity", "travel", "travel velocity", "for
 # What is 1 in an observation, but for the force: m/s^2, m/s, m, m/s.
 SCALES = np.array([2.0, 0.1, 0.02, 0.2, 1.0], np.float32)
 CLIP = 10.0
-# The cost: the squares of the weighted acceleration in m/s^2, and times these, of the travel relative to its limit, of the tyre's
-# force relative to the weight, of the command relative to the force limit.
+# The cost: the squares of the weighted acceleration in m/s^2 and, times these, of the travel relative to its limit, of the
+# tyre's force relative to the weight, of the command relative to the force limit.
 TRAVEL_WEIGHT, TYRE_WEIGHT, COMMAND_WEIGHT = 2.0, 3.0, 0.02
 
 

@@ -16,7 +16,7 @@ from sb3_span.plants.suspension_control import cost_matrices, expected_cost, lqr
 def test_registered_and_as_gymnasium_wants():
     env = gym.make("QuarterCar-v0", body_mass=300.0)
     check_sb3(env.unwrapped)
-    check_gymnasium(env.unwrapped, skip_render_check=True)
+    check_gymnasium(gym.make("QuarterCar-v0", render_mode="rgb_array").unwrapped)
     assert env.unwrapped._body_mass == (300.0, 300.0)
 
 
@@ -59,6 +59,18 @@ def test_observations_are_what_a_car_measures():
     # Travel velocity is the change of travel, but for the time within the step.
     assert np.corrcoef(observations[:, 3], velocities)[0, 1] > 0.9
     assert np.all((observations.std(axis=0) > 0.1) & (observations.std(axis=0) < 3.0))  # of order one
+
+
+def test_pictures_show_the_body_move():
+    env = gym.make("QuarterCar-v0", road="C", render_mode="rgb_array").unwrapped
+    env.reset(seed=0)
+    at_rest = env.render()
+    for _ in range(50):
+        env.step(np.ones(1))  # upwards
+    body = [np.flatnonzero((picture == (27, 108, 168)).all(axis=-1).any(axis=1)).mean() for picture in (at_rest, env.render())]
+    assert at_rest.shape == (360, 480, 3) and body[1] < body[0] - 10
+    with pytest.raises(ValueError, match="render_mode is 'human'"):
+        QuarterCarEnv(render_mode="human")
 
 
 def test_rewards_are_the_documented_cost():
