@@ -119,22 +119,14 @@ def draw_density(path: Path) -> None:
     densities = pd.read_csv(RECORDS / "densities.csv")
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     ax.axvspan(4, 8, color="#fff3d6", zorder=0)
-    ax.text(
-        np.sqrt(32),
-        0.03,
-        "where people feel\nit most (Wk)",
-        ha="center",
-        va="top",
-        fontsize=8,
-        color="#8a6d1f",
-        transform=ax.get_xaxis_transform(),
-    )
+    where = ax.get_xaxis_transform()
+    ax.text(np.sqrt(32), 0.12, "where people feel\nit most (Wk)", ha="center", va="top", fontsize=8, color="#8a6d1f", transform=where)
     for name, color in COLORS.items():
         ax.loglog(densities.frequency, densities[name], color=color, linewidth=1.8, label=SHORT[name])
     body, wheel = QuarterCar().natural_frequencies
     for frequency, what in ((body, "body"), (wheel, "wheel")):
         ax.axvline(frequency, color="#8b949e", linewidth=0.8, linestyle=":")
-        ax.text(frequency, 1.01, f"{what}, {frequency:.1f} Hz", ha="center", fontsize=8, transform=ax.get_xaxis_transform())
+        ax.text(frequency, 1.01, f"{what}, {frequency:.1f} Hz", ha="center", fontsize=8, transform=where)
     ax.set(xlabel="Hz", ylabel="body acceleration, (m/s²)²/Hz", xlim=(0.3, 40))
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
@@ -161,6 +153,7 @@ def draw_policy(path: Path) -> None:
         ax.set(xlabel="body acceleration, m/s²", ylabel="body velocity, m/s", zlabel="command, N", zlim=(-1500, 1500))
         ax.set_title(name, fontsize=11)
         ax.view_init(24, -50)
+        ax.set_box_aspect(None, zoom=0.85)
     figure.savefig(path, dpi=150)
 
 

@@ -55,7 +55,9 @@ class PolicyInTheLoop:
 
     def __exit__(self, *error: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
         os.close(self._to)
         os.close(self._from)
         self._temporary.cleanup()
@@ -82,7 +84,8 @@ class PolicyInTheLoop:
             if ready:
                 data += os.read(self._from, self._answer.itemsize - len(data))
             elif self._process.poll() is not None:
-                problem = self._process.communicate()[1].decode()
+                assert self._process.stderr is not None
+                problem = self._process.stderr.read().decode()
                 raise ValueError(f"The controller ended with status {self._process.returncode}: {problem}")
         return data
 
