@@ -5,6 +5,7 @@ docs/suspension_measure.py has written the records there.
 """
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -70,11 +71,11 @@ def write_tables(rides: pd.DataFrame) -> None:
         parts.append(f"{heading}:\n\n" + table(["", *shown], rows))
     write_text(RECORDS / "roads.md", "\n".join(parts))
 
-    random = rides[rides.road != "bump"]
+    as_in_training = rides[rides.road.isin(["C", "D"])]
     masses = sorted(rides.body_mass.unique())
     rows = []
     for method, name in NAMES.items():
-        of_method = random[random.method == method]
+        of_method = as_in_training[as_in_training.method == method]
         rows.append([name, *(cell(of_method[of_method.body_mass == mass], "cost", 1, 3) for mass in masses)])
     write_text(RECORDS / "masses.md", table(["", *(f"{mass:.0f} kg" for mass in masses)], rows))
 
@@ -120,13 +121,14 @@ def draw_density(path: Path) -> None:
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     ax.axvspan(4, 8, color="#fff3d6", zorder=0)
     where = ax.get_xaxis_transform()
-    ax.text(np.sqrt(32), 0.12, "where people feel\nit most (Wk)", ha="center", va="top", fontsize=8, color="#8a6d1f", transform=where)
+    note: dict[str, Any] = dict(ha="center", fontsize=8, transform=where)
+    ax.text(np.sqrt(32), 0.05, "where people feel\nit most (Wk)", color="#8a6d1f", **note)
     for name, color in COLORS.items():
         ax.loglog(densities.frequency, densities[name], color=color, linewidth=1.8, label=SHORT[name])
     body, wheel = QuarterCar().natural_frequencies
     for frequency, what in ((body, "body"), (wheel, "wheel")):
         ax.axvline(frequency, color="#8b949e", linewidth=0.8, linestyle=":")
-        ax.text(frequency, 1.01, f"{what}, {frequency:.1f} Hz", ha="center", fontsize=8, transform=where)
+        ax.text(frequency, 1.01, f"{what}, {frequency:.1f} Hz", **note)
     ax.set(xlabel="Hz", ylabel="body acceleration, (m/s²)²/Hz", xlim=(0.3, 40))
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
