@@ -88,6 +88,7 @@ reports: $(INSTALLED)
 # The pictures of the documentation that are drawn from the code.
 figures: $(INSTALLED)
 	$(BIN)/python docs/figures.py
+	$(BIN)/python docs/suspension.py
 	$(BIN)/sb3-span plot invertedpendulum --output docs/images/invertedpendulum.png
 
 clean:

@@ -32,6 +32,14 @@ def test_example(script, at_least, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_suspension_example(tmp_path):
+    """On roads and a car that it has not seen, SPAN is softer than no force: A, B, E, the bump."""
+    rows = {line.split()[0]: line.split()[1:] for line in run(EXAMPLES / "suspension.py", cwd=tmp_path).splitlines()}
+    for span, passive in zip(rows["SPAN"], rows["passive"], strict=True):
+        assert float(span) < 0.85 * float(passive), rows
+    assert not list(tmp_path.iterdir())
+
+
 def test_notebook(tmp_path, monkeypatch):
     """Top to bottom, with what it says it does; what is stored has no output."""
     nbformat = pytest.importorskip("nbformat")

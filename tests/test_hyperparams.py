@@ -30,7 +30,10 @@ PAPER = {
     "SPANDataCenter-v0": (SAC, 41, spaces.Box(-1, 1, (2,)), 15859, 15785),
 }
 # Not in the paper: matched by sb3-span budget.
-OTHERS = {"SPANFiveZone-v0": (SAC, 17, spaces.Box(-1, 1, (2,)), 5587, 5609)}
+OTHERS = {
+    "SPANFiveZone-v0": (SAC, 17, spaces.Box(-1, 1, (2,)), 5587, 5609),
+    "QuarterCar-v0": (PPO, 5, spaces.Box(-1, 1, (1,)), 1603, 1599),
+}
 
 
 class Still(gym.Env):

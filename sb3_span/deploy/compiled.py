@@ -45,7 +45,7 @@ class CompiledPolicy:
     def __init__(self, policy: DeterministicPolicy, files: dict[str, str], rounds: int = 0) -> None:
         self._policy = policy
         self._files = files
-        self._compiler = [*_find_compiler(), *FLAGS, "-O2", *definitions(policy, rounds)]
+        self._compiler = [*find_compiler(), *FLAGS, "-O2", *definitions(policy, rounds)]
 
     def __enter__(self) -> "CompiledPolicy":
         self._folder = tempfile.TemporaryDirectory(prefix="sb3_span_")
@@ -104,7 +104,7 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def _find_compiler() -> list[str]:
+def find_compiler() -> list[str]:
     """The compiler named in CC, as usual; otherwise gcc or clang."""
     if named := shlex.split(os.environ.get("CC", "")):
         if not shutil.which(named[0]):
