@@ -1,5 +1,5 @@
-"""Plants to control, as Gymnasium environments."""
+"""Plants for engineers, as Gymnasium environments: chemical processes. Importing this registers them, and needs no extra."""
 
-from sb3_span.plants.process import register as register_process
+from sb3_span.plants import process
 
-register_process()
+process.register()

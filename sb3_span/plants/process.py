@@ -18,11 +18,13 @@ class ProcessEnv(gym.Env):
     """
     A plant with set points to follow. An episode begins at rest; then the set points jump, and once more half-way.
 
-    Observations: the states with noise, from -1 to 1 between the ends of their scales; the set points less the measured values,
-    divided by the range of the set points; the last action. Actions are from -1 to 1, between the lowest and the highest inputs.
+    Observations: the states with noise, from -1 to 1 between the ends of their scales; the set points less the measured
+    values, divided by the range of the set points; the last action. Actions are from -1 to 1, between the lowest and the
+    highest inputs.
 
     The reward of a step is minus the mean squared error (in ranges of the set points), minus the share by which states are
-    beyond their limits (in tenths of the limit, at most 1 each), minus ``move_cost`` times the mean square of the action's change.
+    beyond their limits (in tenths of the limit, at most 1 each), minus ``move_cost`` times the mean square of the action's
+    change.
 
     ``info`` has the true ``state``, the ``inputs`` and ``set_points`` in the plant's units, the true ``error`` in ranges,
     ``violated`` and ``move``.
@@ -89,16 +91,17 @@ class ProcessEnv(gym.Env):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._t >= self.n_steps:
             raise ValueError("No episode is under way: call reset before the first step, and after the last.")
-        action = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
         if not np.isfinite(action).all():
-            raise ValueError(f"The action is {action.tolist()}; finite numbers are needed.")
+            raise ValueError(f"The action is {np.asarray(action).tolist()}; finite numbers are needed.")
+        action = _clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
         self.inputs = self.to_inputs(action)
         self.state = self.model.advance(self.state, self.inputs)
         error = (self.set_points - self.state[self._controlled]) / self._set_point_span
-        excess = np.clip((self.state[self._limited] - self._limits) / (0.1 * self._limits), 0.0, 1.0)
-        move = float(np.mean((action - self._action) ** 2))
-        reward = -float(np.mean(error**2)) - float(excess.sum()) - self.move_cost * move
-        info = self._info(error, bool((excess > 0).any()), move)
+        excess = _clip((self.state[self._limited] - self._limits) / (0.1 * self._limits), 0.0, 1.0)
+        beyond, change = float(excess.sum()), action - self._action
+        move = float(change @ change) / len(change)
+        reward = -float(error @ error) / len(error) - beyond - self.move_cost * move
+        info = self._info(error, beyond > 0, move)
         self._action = action
         self._t += 1
         if self._t == self.n_steps // 2:
@@ -110,14 +113,14 @@ class ProcessEnv(gym.Env):
         :param action: From -1 to 1, shape (A,)
         :return: Inputs in the plant's units, shape (A,)
         """
-        return self._input_low + (np.clip(action, -1.0, 1.0) + 1.0) / 2.0 * self._input_span
+        return self._input_low + (_clip(action, -1.0, 1.0) + 1.0) / 2.0 * self._input_span
 
     def to_action(self, inputs: Any) -> np.ndarray:
         """
         :param inputs: Inputs in the plant's units, shape (A,); clipped to their bounds
         :return: The action that sets them, shape (A,)
         """
-        return np.clip(2.0 * (np.asarray(inputs) - self._input_low) / self._input_span - 1.0, -1.0, 1.0)
+        return _clip(2.0 * (np.asarray(inputs) - self._input_low) / self._input_span - 1.0, -1.0, 1.0)
 
     def _draw(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """
@@ -128,8 +131,8 @@ class ProcessEnv(gym.Env):
             if (steady := self.model.steady(set_points)) is not None:
                 return set_points, *steady
         raise ValueError(
-            f"{self.plant.env_id} with these parameters has no steady state within its bounds for {TRIES} set points that were "
-            "drawn: use parameters nearer to pcgym's."
+            f"{self.plant.env_id} with these parameters has no steady state within its bounds for {TRIES} set points that "
+            "were drawn: use parameters nearer to pcgym's."
         )
 
     def _observe(self) -> np.ndarray:
@@ -137,7 +140,7 @@ class ProcessEnv(gym.Env):
         self.measured = self.state + noise
         scaled = 2.0 * (self.measured - self._low) / self._span - 1.0
         error = (self.set_points - self.measured[self._controlled]) / self._set_point_span
-        return np.clip(np.concatenate([scaled, error, self._action]), -CLIP, CLIP).astype(np.float32)
+        return _clip(np.concatenate([scaled, error, self._action]), -CLIP, CLIP).astype(np.float32)
 
     def _info(self, error: np.ndarray, violated: bool, move: float) -> dict[str, Any]:
         return {
@@ -154,7 +157,17 @@ def register() -> None:
     """Register the environments with Gymnasium, and so for the RL Zoo. This does not need pcgym."""
     for env_id in PLANTS:
         if env_id not in gym.registry:
-            gym.register(env_id, entry_point="sb3_span.plants.process:ProcessEnv", kwargs={"env_id": env_id})
+            gym.register(
+                env_id,
+                entry_point="sb3_span.plants.process:ProcessEnv",
+                kwargs={"env_id": env_id},
+                disable_env_checker=True,  # it would check every step, and tests do
+            )
+
+
+def _clip(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """``np.clip`` in less time."""
+    return np.minimum(np.maximum(values, low), high)
 
 
 def _ends(ranges: Any) -> tuple[np.ndarray, np.ndarray]:

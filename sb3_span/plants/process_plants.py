@@ -39,6 +39,7 @@ class Plant:
     :param guess: A steady state, from which those of other set points are found: states, then inputs
     :param floor: States below it count as the floor, in the model's equations: a tank cannot be emptier than empty
     :param pairing: For each input the set point that its PID controller follows
+    :param directions: For each input 1 if raising it raises that quantity, -1 if it lowers it
     """
 
     env_id: str
@@ -53,6 +54,7 @@ class Plant:
     guess: tuple[float, ...]
     floor: float | None = None
     pairing: tuple[int, ...] = (0, 1)
+    directions: tuple[int, ...] = (1, 1)
 
     def index(self, state: str) -> int:
         return [each.name for each in self.states].index(state)
@@ -72,6 +74,7 @@ REACTOR = Plant(
     substeps=32,
     guess=(0.65, 341.5, 302.5),
     pairing=(0,),
+    directions=(-1,),
 )
 # A solute goes from a liquid into a gas that flows the other way, through five stages.
 EXTRACTION = Plant(
@@ -85,6 +88,7 @@ EXTRACTION = Plant(
     time_unit="h",
     substeps=8,
     guess=(0.55, 0.41, 0.48, 0.35, 0.41, 0.28, 0.33, 0.21, 0.24, 0.13, 100.0, 100.0),
+    directions=(1, -1),
 )
 # Two pumps fill four tanks; most of what each delivers reaches the lower tank of the other one by way of an upper tank.
 FOUR_TANKS = Plant(
