@@ -82,6 +82,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="evaluate a study's agents, NMPC and PID on the same episodes")
     parser.add_argument("study", type=Path)
     parser.add_argument("--output", type=Path, default=Path("results/process"))
-    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--episodes", type=int, default=10)
     arguments = parser.parse_args()
     measure(arguments.study, arguments.output, arguments.episodes)

@@ -10,7 +10,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from sb3_span.plants.process import ProcessEnv
 
 # Kp, Ki, Kd of each input: of actions by errors in ranges of the set points, Ki and Kd by steps. Found by process_tuning.py.
-PID_GAINS: dict[str, tuple[tuple[float, float, float], ...]] = {}
+PID_GAINS: dict[str, tuple[tuple[float, float, float], ...]] = {
+    "SPANReactor-v0": ((2.19, 0.0578, 17.8),),
+    "SPANExtraction-v0": ((0.796, 0.527, 0.055), (0.931, 0.457, 0.00704)),
+    "SPANFourTanks-v0": ((1.73, 0.133, 0.23), (1.51, 0.112, 0.041)),
+}
 
 
 class Controller(Protocol):

@@ -126,9 +126,9 @@ class Compiled:
         self._state, self._inputs = np.zeros(n_states), np.zeros(function.size1_in(1))
         self._result = np.zeros(n_states)
         self._buffer, self._evaluate = function.buffer()
-        self._buffer.set_arg(0, memoryview(self._state))
-        self._buffer.set_arg(1, memoryview(self._inputs))
-        self._buffer.set_res(0, memoryview(self._result))
+        self._buffer.set_arg(0, self._state.data)
+        self._buffer.set_arg(1, self._inputs.data)
+        self._buffer.set_res(0, self._result.data)
 
     def __call__(self, state: np.ndarray, inputs: np.ndarray) -> np.ndarray:
         self._state[:], self._inputs[:] = state, inputs
