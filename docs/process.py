@@ -30,8 +30,12 @@ AGENTS = ("span", "mlp", "mlp-64")
 
 def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
     """
-    :return: Means over the episodes, a row for each plant, method and seed
+    :return: Means over the episodes, a row for each plant, method and seed; of the agents only seeds that all methods have
     """
+    agents = episodes[episodes.method.isin(AGENTS)]
+    n_methods = agents.groupby(["env", "seed"]).method.nunique()
+    incomplete = n_methods.index[n_methods < len(AGENTS)]
+    episodes = episodes[~(episodes.method.isin(AGENTS) & episodes.set_index(["env", "seed"]).index.isin(incomplete))]
     return episodes.groupby(["env", "method", "seed"], sort=False).mean().drop(columns="episode")
 
 
@@ -61,11 +65,12 @@ def table(means: pd.DataFrame, env: str, parameters: dict[str, int], n_steps: in
             show(own["moves"].to_numpy(), 2),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    span = means.loc[(env, "span"), "return"].to_numpy()
-    others = [
-        f"{NAMES[method]} p = {compare(span, means.loc[(env, method), 'return'].to_numpy()).p:.2g}" for method in AGENTS[1:]
-    ]
-    return [*lines, "", f"SPAN's return against: {'; '.join(others)} (Welch's t-test over {len(span)} seeds, not corrected)."]
+    of_seeds = {method: means.loc[(env, method), "return"].to_numpy() for method in AGENTS}
+    n_seeds = len(of_seeds["span"])
+    if n_seeds < 5:
+        return [*lines, "", f"Seeds of each agent: {n_seeds}, too few to compare them."]
+    tests = [f"{NAMES[method]} p = {compare(of_seeds['span'], of_seeds[method]).p:.2g}" for method in AGENTS[1:]]
+    return [*lines, "", f"SPAN's return against: {'; '.join(tests)} (Welch's t-test over {n_seeds} seeds, not corrected)."]
 
 
 def write_tables(folder: Path) -> None:

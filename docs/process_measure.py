@@ -10,6 +10,7 @@ with the agents of the first seed. Models are unpickled: only for studies that y
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -59,22 +60,24 @@ def measure(study: Path, output: Path, episodes: int) -> None:
     :param output: The folder for the two files
     :param episodes: For each controller
     """
-    rows, trajectories = [], []
+    rows: list[dict[str, Any]] = []
+    trajectories: dict[tuple[str, str], pd.DataFrame] = {}
     for env_id in PLANTS:
         env = ProcessEnv(env_id)
         for method, seed, controller in controllers(env, study):
             for number in range(FIRST, FIRST + episodes):
                 episode = play(env, controller, number)
                 rows.append({"env": env_id, "method": method, "seed": seed, "episode": number, **episode.measures()})
-                if number == FIRST and seed == 0:
+                if (env_id, method) not in trajectories:
                     names = {"env": env_id, "method": method}
-                    trajectories.append(table_of(episode, env).assign(**names)[[*names, "quantity", "time", "value"]])
+                    table = table_of(episode, env).assign(**names)
+                    trajectories[env_id, method] = table[[*names, "quantity", "time", "value"]]
             print(f"{env_id} {method} seed {seed}: return {pd.DataFrame(rows[-episodes:])['return'].mean():.3f}", flush=True)
     output.mkdir(parents=True, exist_ok=True)
     with written_whole(output / "episodes.csv") as path:
         pd.DataFrame(rows).to_csv(path, index=False, float_format="%.6g")
     with written_whole(output / "trajectories.csv.gz") as path:
-        table = pd.concat(trajectories)
+        table = pd.concat(trajectories.values())
         table.to_csv(path, index=False, float_format="%.5g", compression={"method": "gzip", "mtime": 0})
 
 

@@ -38,7 +38,8 @@ class ProcessEnv(gym.Env):
     :param parameters: Parameters of pcgym's model, such as ``UA=4e4``
     """
 
-    metadata = {"render_modes": []}
+    # Not even an empty list of render_modes: Gymnasium would warn when SB3 asks for pictures.
+    metadata: dict[str, Any] = {}
 
     def __init__(
         self,
