@@ -10,6 +10,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import NullFormatter
 
 from sb3_span.plants.process_plants import PLANTS, Plant
 from sb3_span.report.load import load_study
@@ -146,6 +147,8 @@ def draw_curves(folder: Path, path: Path) -> None:
         ax.set_title(f"{env}, {len(runs)} seeds", fontsize=10)
         ax.set_xlabel("thousand steps")
         ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("cost: minus the return")
     handles, labels = axes[0].get_legend_handles_labels()
