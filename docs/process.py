@@ -139,7 +139,8 @@ def draw_curves(folder: Path, path: Path) -> None:
             level = -means.loc[(env, method, 0), "return"]
             ax.axhline(level, color=COLORS[method], linewidth=1.3, linestyle="--", label=NAMES[method])
         for method in reversed(AGENTS):
-            runs = study.finished(env, method)
+            seeds = means.loc[(env, method)].index
+            runs = [run for run in study.finished(env, method) if run.settings["seed"] in seeds]
             for run in runs:
                 ax.plot(run.steps / 1000, -run.means, color=COLORS[method], linewidth=0.7, alpha=0.35)
             mean = -sum(run.means for run in runs) / len(runs)
