@@ -20,7 +20,7 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml constraints.txt $(wildcard sb3_s
 	$(PYTHON) -m venv $(VENV)
 	rm -f sb3_span/*/native/*.cpython-*.so  # of one version of Python, from before one file was for all: it would be taken first
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[zoo,offline,tests,docs,deploy]'
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[zoo,offline,process,tests,docs,deploy]'
 	@touch $@
 
 # SPAN and an MLP of the same size on CartPole-v1, side by side: a table and a picture in quickstart/.

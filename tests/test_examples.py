@@ -67,6 +67,13 @@ def test_offline_example(minari_folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["minari"]
 
 
+def test_process_example(tmp_path):
+    pytest.importorskip("pcgym", reason="the extra 'process' is not installed")
+    out = run(EXAMPLES / "process_control.py", cwd=tmp_path)
+    returns = {name: float(value) for name, value in re.findall(r"(\w+) +return (-?[\d.]+)", out)}
+    assert returns["NMPC"] > returns["SPAN"] > 2 * returns["NMPC"] - 1 and list(returns) == ["SPAN", "PID", "NMPC"], out
+
+
 def test_policy_on_a_simulated_board(tmp_path):
     """From training to a loop in C that balances the pole."""
     out = run(EXAMPLES / "export_to_c.py", cwd=tmp_path)

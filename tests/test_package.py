@@ -21,6 +21,8 @@ EXTRAS = [
     "minari",
     "d3rlpy",
     "sinergym",
+    "pcgym",
+    "casadi",
     "onnx",
     "matplotlib.pyplot",
     "rich",

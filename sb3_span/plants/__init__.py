@@ -1,5 +1,6 @@
-"""Plants for engineers, as Gymnasium environments: a car's suspension. Importing this registers them, and needs no extra."""
+"""Plants for engineers, as Gymnasium environments: a car's suspension, chemical processes. Importing this registers them."""
 
-from sb3_span.plants import suspension
+from sb3_span.plants import process, suspension
 
+process.register()
 suspension.register()
