@@ -24,6 +24,7 @@ NAMES = {
     "span": "SPAN",
     "mlp-64": "SB3's MLP, 64 and 64",
     "mlp-256": "SB3's MLP, 256 and 256",
+    "span-small": "small SPAN",
     "mlp": "MLP of SPAN's size",
     "mlp-fast": "MLP of SPAN's size, at SPAN's rate",
 }
@@ -46,13 +47,13 @@ def show_p(p: float) -> str:
 
 def final_returns(study: Study, methods: list[str]) -> list[str]:
     """One row for each environment; SPAN against SB3's own MLP, the second method, and then the others."""
-    lines = []
+    lines, shown = [], 3 if "span-small" in methods else 2
     for env in study.envs:
         finals = {name: study.finals(env, name) for name in methods}
         own, sb3 = finals[methods[0]], finals[methods[1]]
         p = compare(own, sb3).p
         better = own.mean() > sb3.mean()
-        sizes = [study.finished(env, name)[0].settings["n_parameters"] for name in methods[:2]]
+        sizes = [study.finished(env, name)[0].settings["n_parameters"] for name in methods[:shown]]
         lines.append(
             [
                 env,
@@ -61,11 +62,11 @@ def final_returns(study: Study, methods: list[str]) -> list[str]:
                 show(sb3, p < 0.05 and not better),
                 show_p(p),
                 *(show(finals[name], False) for name in methods[2:]),
-                f"{sizes[0]:,} / {sizes[1]:,}",
+                " / ".join(f"{size:,}" for size in sizes),
             ]
         )
     names = [name_of(name) for name in methods]
-    return table(["final return", "steps", *names[:2], "p", *names[2:], "parameters, the first two"], lines)
+    return table(["final return", "steps", *names[:2], "p", *names[2:], f"parameters of the first {shown}"], lines)
 
 
 def changes(study: Study, methods: list[str], measure: str) -> list[str]:

@@ -23,6 +23,7 @@ METHODS = {
     "mlp": ("MLP", "#c8553d"),
     "mlp-fast": ("MLP at SPAN's rate", "#e0a458"),
     "mlp-64": ("SB3's MLP, 64 and 64", "#6a737d"),
+    "span-small": ("small SPAN", "#7cc4e8"),
     "span": ("SPAN", "#1b6ca8"),
 }
 
