@@ -34,12 +34,11 @@ class ProcessEnv(gym.Env):
     :param noise: Standard deviation of the measurements' noise, as a share of each state's scale
     :param move_cost: Weight of the actions' changes in the reward
     :param sample_time: Time between two actions, in the plant's unit; None for the plant's own
-    :param render_mode: None; there are no pictures
+    :param render_mode: "rgb_array" for pictures of what is controlled and its set points so far
     :param parameters: Parameters of pcgym's model, such as ``UA=4e4``
     """
 
-    # Not even an empty list of render_modes: Gymnasium would warn when SB3 asks for pictures.
-    metadata: dict[str, Any] = {}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(
         self,
@@ -48,11 +47,12 @@ class ProcessEnv(gym.Env):
         noise: float = 0.005,
         move_cost: float = 0.05,
         sample_time: float | None = None,
-        render_mode: None = None,
+        render_mode: str | None = None,
         **parameters: float,
     ) -> None:
-        if render_mode is not None:
-            raise TypeError(f"{env_id} has no pictures: render_mode is {render_mode!r}, and only None is allowed.")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode is {render_mode!r}; it must be None or 'rgb_array'.")
+        self.render_mode = render_mode
         self.plant = find_plant(env_id)
         sample_time = self.plant.sample_time if sample_time is None else sample_time
         if not isinstance(n_steps, int) or n_steps < 2:
@@ -80,6 +80,7 @@ class ProcessEnv(gym.Env):
         # In the plant's units, for controllers: what is true, what is measured, the set points that hold, the last inputs.
         self.state = self.measured = self.set_points = self.inputs = np.zeros(0)
         self._t = n_steps
+        self._trace: list[tuple[np.ndarray, np.ndarray]] = []  # what is controlled and its set points, if it is drawn
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
@@ -87,6 +88,8 @@ class ProcessEnv(gym.Env):
         self._first, self._second = self._draw()[0], self._draw()[0]
         self.set_points, self._t = self._first, 0
         self._action = self.to_action(self.inputs)
+        self._trace.clear()
+        self._remember()
         return self._observe(), self._info(np.zeros(len(self._controlled)), False, 0.0)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -104,10 +107,26 @@ class ProcessEnv(gym.Env):
         reward = -float(error @ error) / len(error) - beyond - self.move_cost * move
         info = self._info(error, beyond > 0, move)
         self._action = action
+        self._remember()
         self._t += 1
         if self._t == self.n_steps // 2:
             self.set_points = self._second
         return self._observe(), reward, False, self._t == self.n_steps, info
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        if self.render_mode is None:
+            return None
+        if not self._trace:
+            raise ValueError("There is nothing to draw yet: call reset first.")
+        from sb3_span.plants.process_picture import draw
+
+        values, set_points = ((np.array(each) - self._set_point_low) / self._set_point_span for each in zip(*self._trace, strict=True))
+        names = [f"{each.name}, {each.unit}" for each in self.plant.set_points]
+        return draw(values, set_points, self.n_steps, names)
+
+    def _remember(self) -> None:
+        if self.render_mode is not None:
+            self._trace.append((self.state[self._controlled], self.set_points))
 
     def to_inputs(self, action: np.ndarray) -> np.ndarray:
         """

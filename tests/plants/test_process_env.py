@@ -167,3 +167,18 @@ class TestEpisodes:
         np.testing.assert_allclose(env.to_inputs(np.array([7.0])), [315.0])
         np.testing.assert_allclose(env.to_action(env.to_inputs(np.array([0.3]))), [0.3])
         assert list(FOUR_TANKS.upper_limits) == ["h3", "h4"]
+
+
+def test_a_picture_shows_values_and_set_points():
+    pytest.importorskip("pcgym", reason="the extra 'process' is not installed")
+    env = gym.make("SPANFourTanks-v0", noise=0.0, render_mode="rgb_array").unwrapped
+    env.reset(seed=0)
+    at_rest = env.render()
+    for _ in range(60):
+        env.step(np.ones(2, np.float32))
+    picture = env.render()
+    assert picture.shape == (360, 480, 3)
+    blue = [np.flatnonzero((each == (27, 108, 168)).all(axis=-1).any(axis=0)).max() for each in (at_rest, picture)]
+    assert blue[0] < 200 < blue[1]  # the names at first; then the levels, up to the present step
+    with pytest.raises(ValueError, match="render_mode is 'human'"):
+        ProcessEnv("SPANFourTanks-v0", render_mode="human")
