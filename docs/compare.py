@@ -3,7 +3,7 @@ Compare runs of different studies up to the same step, by the report's own measu
 
     python docs/compare.py LunarLander-v3 500000 results/evidence/span results/large_mlp/mlp-large --seeds 0 1 2 3 4
 
-Only evaluations at steps that all of the runs have count.
+Only evaluations at steps that all of the runs have count. Methods joined by + are one group of runs.
 """
 
 import argparse
@@ -22,13 +22,15 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("env", help="the environment, such as LunarLander-v3")
     parser.add_argument("steps", type=int, help="how many steps to compare")
     parser.add_argument(
-        "methods", nargs="+", metavar="FOLDER/METHOD", help="a method of a study; the first is compared with the others"
+        "methods", nargs="+", metavar="FOLDER/METHOD[+...]", help="of a study; the first is compared with the others"
     )
     parser.add_argument("--seeds", type=int, nargs="+", required=True)
     return parser.parse_args()
 
 
 def find_runs(env: str, steps: int, method: str, seeds: list[int]) -> list[Run]:
+    if "+" in method:
+        return [run for each in method.split("+") for run in find_runs(env, steps, each, seeds)]
     folder, name = Path(method).parent, Path(method).name
     runs = [run for run in load_study(folder).select(env, name) if run.seed in seeds and run.steps[-1] >= steps]
     if missing := sorted(set(seeds) - {run.seed for run in runs}):

@@ -23,12 +23,12 @@ def run(*command, cwd):
 
 @pytest.mark.parametrize(
     "script, at_least",
-    [("ppo", 400), ("sac", -200), ("dict_observations", 400), ("features_extractor", 400), ("own_start", -500)],
+    [("ppo", 400), ("sac", -200), ("dict_observations", 400), ("features_extractor", 400), ("own_start", -500), ("mixed", -400)],
 )
 def test_example(script, at_least, tmp_path):
     out = run(EXAMPLES / f"{script}.py", cwd=tmp_path)
-    match = re.search(r"return (-?\d+)", out)
-    assert match and int(match[1]) >= at_least, out
+    returns = re.findall(r"return (-?\d+)", out)
+    assert returns and all(int(each) >= at_least for each in returns), out
     assert not list(tmp_path.iterdir())
 
 
