@@ -23,7 +23,14 @@ def run(*command, cwd):
 
 @pytest.mark.parametrize(
     "script, at_least",
-    [("ppo", 400), ("sac", -200), ("dict_observations", 400), ("features_extractor", 400), ("own_start", -500), ("mixed", -400)],
+    [
+        ("ppo", 400),
+        ("sac", -200),
+        ("dict_observations", 400),
+        ("features_extractor", 400),
+        ("own_start", -500),
+        ("mixed", -400),
+    ],
 )
 def test_example(script, at_least, tmp_path):
     out = run(EXAMPLES / f"{script}.py", cwd=tmp_path)

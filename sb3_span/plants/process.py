@@ -120,7 +120,9 @@ class ProcessEnv(gym.Env):
             raise ValueError("There is nothing to draw yet: call reset first.")
         from sb3_span.plants.process_picture import draw
 
-        values, set_points = ((np.array(each) - self._set_point_low) / self._set_point_span for each in zip(*self._trace, strict=True))
+        values, set_points = (
+            (np.array(each) - self._set_point_low) / self._set_point_span for each in zip(*self._trace, strict=True)
+        )
         names = [f"{each.name}, {each.unit}" for each in self.plant.set_points]
         return draw(values, set_points, self.n_steps, names)
 
